@@ -1,0 +1,39 @@
+"""What a kind of fault must be able to do.
+
+A fault says what must be true of some nodes and proves it with a probe that does not use the
+mechanism it checks.  It is undone as often as asked: `stop` may come twice, or without `start`.
+Triggers, lengths, roles, the ledger and the record are the nemesis's business (`harness.nemesis`).
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from harness.node import Node
+from harness.window import Proof
+
+
+@runtime_checkable
+class Fault(Protocol):
+    """One kind of fault; made by its factory from the options of the kind: `factory(**options)`."""
+
+    name: str
+
+    def available(self, node: Node) -> str | None:
+        """Return None when this node can take the fault, else the reason why not."""
+        ...
+
+    def undo(self, node: Node) -> dict[str, Any]:
+        """Return what the undo ledger must name so that this fault can be undone without us."""
+        ...
+
+    async def start(self, nodes: Sequence[Node]) -> Proof:
+        """Make it true, and return what the probe saw; bounded in time."""
+        ...
+
+    async def stop(self, nodes: Sequence[Node]) -> None:
+        """Order it undone."""
+        ...
+
+    async def gone(self, nodes: Sequence[Node]) -> Proof:
+        """Return what the probe saw after `stop`: `holds` True means that nothing is left."""
+        ...

@@ -1,0 +1,73 @@
+"""Nodes: the places where the processes of a run live, and what can be done to them there.
+
+A backend says *how* (a network namespace, a container, a host); a fault says *what* must be true.
+The processes of a node are all processes that live in it, whoever started them: a database forks
+and calls setsid, and must still be stopped whole.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+
+class ProcessId(msgspec.Struct, frozen=True):
+    """A process that cannot be mistaken for a later one: pid and start time (clock ticks since boot)."""
+
+    pid: int
+    start: int
+
+
+@dataclass(frozen=True)
+class Spawned:
+    """A started process.  `stdin` and `stdout` are file descriptors, -1 when not asked for."""
+
+    pid: int
+    stdin: int = -1
+    stdout: int = -1
+
+
+class Node(Protocol):
+    """A place with an address of its own."""
+
+    name: str
+    address: str
+    data: Path
+
+    def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        log: Path,
+        env: Mapping[str, str] | None = None,
+        pipes: bool = False,
+    ) -> Spawned:
+        """Start a process here; its output goes to `log`, with `pipes` only its stderr does."""
+        ...
+
+    def processes(self) -> list[ProcessId]:
+        """All processes that live here now."""
+        ...
+
+
+@runtime_checkable
+class Pausable(Protocol):
+    """Ability of a node: stop and continue everything that runs there."""
+
+    def processes(self) -> list[ProcessId]:
+        """All processes that live here now."""
+        ...
+
+    def stop(self) -> None:
+        """Order every process to stop (SIGSTOP); asynchronous, so look before you believe."""
+        ...
+
+    def resume(self) -> None:
+        """Order every process to go on (SIGCONT)."""
+        ...
+
+    def thread_states(self) -> dict[int, str]:
+        """The kernel's state letter of every thread that lives here, by thread id (`T`: stopped)."""
+        ...

@@ -26,14 +26,18 @@ class Fault(Protocol):
         """Return what the undo ledger must name so that this fault can be undone without us."""
         ...
 
-    async def start(self, nodes: Sequence[Node]) -> Proof:
-        """Make it true, and return what the probe saw; bounded in time."""
+    async def start(self, nodes: Sequence[Node]) -> None:
+        """Make it true, and wait, bounded in time, until it is."""
+        ...
+
+    async def in_force(self, nodes: Sequence[Node]) -> Proof:
+        """Return what the probe sees while the fault should be in force."""
         ...
 
     async def stop(self, nodes: Sequence[Node]) -> None:
-        """Order it undone."""
+        """Order it undone, and wait, bounded in time, until it is."""
         ...
 
     async def gone(self, nodes: Sequence[Node]) -> Proof:
-        """Return what the probe saw after `stop`: `holds` True means that nothing is left."""
+        """Return what the probe sees after `stop`: `holds` True means that nothing is left."""
         ...

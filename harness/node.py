@@ -43,6 +43,7 @@ class Node(Protocol):
         log: Path,
         env: Mapping[str, str] | None = None,
         pipes: bool = False,
+        cwd: Path | None = None,
     ) -> Spawned:
         """Start a process here; its output goes to `log`, with `pipes` only its stderr does."""
         ...

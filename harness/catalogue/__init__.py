@@ -1,0 +1,1 @@
+"""The pages of the catalogue of anomalies, by what they are about."""

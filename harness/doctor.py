@@ -1,0 +1,93 @@
+"""`winkle doctor`: what works on this machine, from real attempts, and the fix for what does not."""
+
+import json
+import platform
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from harness.errors import SandboxError, UsageError
+from harness.ledger import ledger_folder
+from harness.local import advice, sandbox
+from harness.plugins import describe, make
+
+OPTIONAL = "(optional)"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was tried; `fix` is empty when it works."""
+
+    name: str
+    ok: bool
+    text: str
+    fix: str = ""
+
+    @property
+    def required(self) -> bool:
+        """Whether runs are impossible or wrong without it."""
+        return not self.name.endswith(OPTIONAL)
+
+
+def examine() -> list[Finding]:
+    """Try everything; takes about a second."""
+    return [*_platform(), *_sandbox(), *_ledger(), *_targets()]
+
+
+def _platform() -> Iterator[Finding]:
+    version = platform.python_version()
+    old = sys.version_info < (3, 11)  # noqa: UP036 - a copied tree may run anywhere
+    yield Finding("python", not old, version, "use Python 3.11 or newer" if old else "")
+
+
+def _sandbox() -> Iterator[Finding]:
+    try:
+        advice.require_linux()
+    except SandboxError as error:
+        yield Finding("sandbox", ok=False, text=str(error), fix=advice.DOCKER)
+        return
+    with tempfile.TemporaryFile() as said:
+        left = sandbox.launch("harness.local.probe", stdout=said.fileno())
+        said.seek(0)
+        records = [json.loads(line) for line in said.read().splitlines()]
+    if left.failed is not None:
+        text = f"{left.failed.step}: {left.failed.text}"
+        yield Finding("sandbox", ok=False, text=text, fix=advice.way_out(left.failed))
+        return
+    yield Finding("sandbox", ok=left.code == 0, text="its own namespaces and mounts")
+    for record in records:
+        fix = "" if record["ok"] else "please report this with the output of `winkle doctor --json`"
+        if not record["ok"] and record["name"].endswith(OPTIONAL):
+            fix = "nothing to do: runs work without it"
+        yield Finding(record["name"], record["ok"], record["text"], fix)
+
+
+def _ledger() -> Iterator[Finding]:
+    folder = ledger_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        fix = "set XDG_STATE_HOME to a folder that can be written"
+        yield Finding("undo ledger", ok=False, text=str(error), fix=fix)
+    else:
+        yield Finding("undo ledger", ok=True, text=str(folder))
+
+
+def _targets() -> Iterator[Finding]:
+    for found in describe("targets"):
+        name = f"target {found.name} {OPTIONAL}"
+        if found.trouble is not None:
+            yield Finding(name, ok=False, text=found.trouble, fix=_extra(found.name))
+            continue
+        try:
+            servers = make("targets", found.name, {}).servers()
+        except UsageError as error:
+            yield Finding(name, ok=False, text=str(error), fix=_extra(found.name))
+            continue
+        yield Finding(name, ok=True, text=f"{len(servers)} server(s): {servers[0].argv[0]}")
+
+
+def _extra(name: str) -> str:
+    return f"pip install 'vanwinkle[{name}]'"

@@ -1,0 +1,149 @@
+"""The network of a run: a bridge in the sandbox's own namespace, and one namespace a node.
+
+The sandbox's namespace (the hub) has an address on the bridge, so the harness reaches every node,
+cut off or not.  No route leads out: nothing that runs here can reach the machine's network.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness import procfs
+from harness.local.namespaces import Inside, new_network_namespace
+from harness.node import ProcessId, Spawned
+
+_NETWORK = "10.77.0."
+_FIRST_NODE = 11
+NODES_MAX = 200
+
+
+class LocalNode:
+    """A network namespace with an address; its processes are all that live in it."""
+
+    def __init__(self, name: str, address: str, namespace: int, data: Path) -> None:
+        self.name = name
+        self.address = address
+        self.data = data
+        self.port = f"p{address.rsplit('.', 1)[1]}"
+        self._namespace = namespace
+        self._inode = os.fstat(namespace).st_ino
+
+    def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        log: Path,
+        env: Mapping[str, str] | None = None,
+        pipes: bool = False,
+        cwd: Path | None = None,
+    ) -> Spawned:
+        """Start a process here, in a session of its own.  Raises OSError."""
+        with log.open("ab") as file, Inside(self._namespace):
+            process = subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE if pipes else subprocess.DEVNULL,
+                stdout=subprocess.PIPE if pipes else file,
+                stderr=file,
+                start_new_session=True,
+                env=None if env is None else {**os.environ, **env},
+                cwd=cwd,
+            )
+        # The kernel tells of the end through a pidfd; the Popen object must not complain that
+        # nobody waited for it.
+        process.returncode = 0
+        if process.stdin is None or process.stdout is None:
+            return Spawned(process.pid)
+        return Spawned(process.pid, _detach(process.stdin), _detach(process.stdout))
+
+    def processes(self) -> list[ProcessId]:
+        """All processes that live here now."""
+        return procfs.in_network_namespace(self._inode)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to every process that lives here."""
+        for process in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, number)
+
+    def stop(self) -> None:
+        """Order every process to stop."""
+        self.signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Order every process to go on."""
+        self.signal(signal.SIGCONT)
+
+    def thread_states(self) -> dict[int, str]:
+        """The kernel's state letter of every thread that lives here, by thread id."""
+        states: dict[int, str] = {}
+        for process in self.processes():
+            states.update(procfs.thread_states(process.pid))
+        return states
+
+    def sysctl(self, name: str, value: str) -> bool:
+        """Set a setting of this namespace; return whether the kernel knows and allows it."""
+        with Inside(self._namespace):
+            try:
+                Path("/proc/sys", *name.split(".")).write_text(value)
+            except OSError:
+                return False
+        return True
+
+
+def _detach(stream: Any) -> int:
+    fd = os.dup(stream.fileno())
+    stream.close()
+    return fd
+
+
+class Lab:
+    """All nodes of one run.  Built before any event loop runs: pyroute2 brings its own."""
+
+    def __init__(self, names: Sequence[str], data: Path) -> None:
+        from pyroute2 import IPRoute
+
+        if len(names) > NODES_MAX:
+            raise ValueError(f"{len(names)} nodes: at most {NODES_MAX} fit into one sandbox")
+        self.nodes: dict[str, LocalNode] = {}
+        with IPRoute() as links:
+            _up(links, "lo")
+            links.link("add", ifname="br0", kind="bridge")
+            bridge = _index(links, "br0")
+            links.link("set", index=bridge, state="up")
+            links.addr("add", index=bridge, address=_NETWORK + "1", prefixlen=24)
+            for i, name in enumerate(names):
+                self.nodes[name] = _add_node(links, bridge, name, _FIRST_NODE + i, data / name)
+
+    def __getitem__(self, name: str) -> LocalNode:
+        return self.nodes[name]
+
+
+def _add_node(links: Any, bridge: int, name: str, host: int, data: Path) -> LocalNode:
+    from pyroute2 import IPRoute
+
+    data.mkdir(parents=True)
+    namespace = new_network_namespace()
+    node = LocalNode(name, f"{_NETWORK}{host}", namespace, data)
+    peer = {"ifname": "eth0", "net_ns_fd": namespace}
+    links.link("add", ifname=node.port, kind="veth", peer=peer)
+    links.link("set", index=_index(links, node.port), master=bridge, state="up")
+    with Inside(namespace):
+        inner = IPRoute()
+    with inner:
+        _up(inner, "lo")
+        eth = _index(inner, "eth0")
+        inner.addr("add", index=eth, address=node.address, prefixlen=24)
+        inner.link("set", index=eth, state="up")
+    return node
+
+
+def _index(links: Any, name: str) -> int:
+    return int(links.link_lookup(ifname=name)[0])
+
+
+def _up(links: Any, name: str) -> None:
+    links.link("set", index=_index(links, name), state="up")

@@ -1,0 +1,94 @@
+"""`python -m harness.local.probe`: try everything that the local backend needs, for real.
+
+Runs in a scratch sandbox that is gone afterwards, and prints one JSON line a step.  The settings of
+the machine are not asked: what a setting promises and what a call does are two things.
+"""
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from harness import procfs
+from harness.local import sandbox
+from harness.local.lab import Lab
+from harness.local.namespaces import Inside
+
+_BOUND_S = 5.0
+
+
+def steps() -> Iterator[tuple[str, Callable[[], str]]]:
+    """Yield each step with a function that does it and says what it saw."""
+    labs: list[Lab] = []
+
+    def network() -> str:
+        labs.append(Lab(["a", "b"], Path("/dev/shm/probe")))
+        return "a bridge and two nodes in network namespaces"
+
+    def connect() -> str:
+        return _connect(labs[0])
+
+    def pause() -> str:
+        return _pause(labs[0])
+
+    def back_off() -> str:
+        if not labs[0]["a"].sysctl("net.ipv4.tcp_rto_max_ms", "1000"):
+            raise OSError(
+                "net.ipv4.tcp_rto_max_ms is missing (kernel before 6.15): connections that were "
+                "cut take longer to come back"
+            )
+        return "net.ipv4.tcp_rto_max_ms can be set"
+
+    yield "network", network
+    yield "nodes reach each other", connect
+    yield "fault pause", pause
+    yield "quick recovery after cuts (optional)", back_off
+
+
+def _connect(lab: Lab) -> str:
+    import socket
+
+    server = lab["b"]
+    with Inside(server._namespace):  # noqa: SLF001 - the probe is part of this backend
+        listener = socket.create_server((server.address, 7))
+    with Inside(lab["a"]._namespace):  # noqa: SLF001 - the same
+        client = socket.socket()
+    with listener, client:
+        client.settimeout(_BOUND_S)
+        client.connect((server.address, 7))
+    return "a TCP connection from node a to node b"
+
+
+def _pause(lab: Lab) -> str:
+    node = lab["a"]
+    argv = [sys.executable, "-S", "-c", "import time; time.sleep(60)"]
+    node.spawn(argv, log=Path("/dev/shm/probe/log"))
+    began = time.monotonic()
+    node.stop()
+    while set(node.thread_states().values()) != {procfs.STOPPED}:
+        if time.monotonic() - began > _BOUND_S:
+            raise OSError("a stopped process did not get to state T")
+        time.sleep(0.0005)
+    took_ms = (time.monotonic() - began) * 1000
+    node.signal(signal.SIGKILL)
+    return f"a process was stopped in {took_ms:.1f} ms, proven by its state"
+
+
+def examine() -> int:
+    """Do all steps and print what came out; return 0 even when some failed."""
+    for name, step in steps():
+        record: dict[str, object] = {"name": name, "ok": True}
+        try:
+            record["text"] = step()
+        except Exception as error:  # noqa: BLE001 - every failure of a probe is an answer
+            record |= {"ok": False, "text": f"{type(error).__name__}: {error}"}
+        sys.stdout.write(json.dumps(record) + "\n")
+    sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    lifeline, complaints = sandbox.descriptors()
+    sys.exit(sandbox.run_helper(examine, lifeline, complaints))

@@ -1,0 +1,165 @@
+"""The background renewal of leases inside a worker, and what the worker believes it holds.
+
+The renewals follow the worker's own monotonic clock, as those of real client libraries do, so they
+stop when the process is frozen and run wrong when its clock does.  A grant counts as held, in the
+worker's eyes, until its lease has ended by that clock, counted from before the last acknowledged
+renewal was sent.
+"""
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from harness.answer import completion
+from harness.protocol import Ask, Belief, Done, FromWorker, Go, Phase
+from harness.target import Grant, LockClient, RefusedError
+
+RENEWALS_PER_LEASE = 3
+_GO_TIMEOUT_S = 600.0
+
+Send = Callable[[FromWorker], None]
+
+
+@dataclass
+class Holding:
+    """A grant in force, in the worker's eyes; times are its own monotonic seconds."""
+
+    grant: Grant
+    deadline: float
+    renew_at: float
+
+
+class Holdings:
+    """What this worker believes it holds; every change is reported."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._lock = threading.Lock()
+        self._held: dict[str, Holding] = {}
+        self.changed = threading.Event()
+
+    def gain(self, grant: Grant, began: float) -> None:
+        """Note a grant whose request began at `began`."""
+        holding = Holding(grant, began + grant.ttl_s, began + grant.ttl_s / RENEWALS_PER_LEASE)
+        with self._lock:
+            self._held[grant.key] = holding
+        self._tell(grant, grant.ttl_s - (time.monotonic() - began), "granted")
+        self.changed.set()
+
+    def renewed(self, grant: Grant, began: float) -> None:
+        """Note an acknowledged renewal whose request began at `began`."""
+        with self._lock:
+            holding = self._held.get(grant.key)
+            if holding is None or holding.grant is not grant:
+                return
+            holding.deadline = began + grant.ttl_s
+            holding.renew_at = began + grant.ttl_s / RENEWALS_PER_LEASE
+        self._tell(grant, grant.ttl_s - (time.monotonic() - began), "renewed")
+
+    def postpone(self, grant: Grant, until: float) -> None:
+        """Try the next renewal of a grant at `until`."""
+        with self._lock:
+            holding = self._held.get(grant.key)
+            if holding is not None and holding.grant is grant:
+                holding.renew_at = until
+
+    def lose(self, key: str, why: str, grant: Grant | None = None) -> Grant | None:
+        """Note that a lock is no longer held; return the grant that was (if it is `grant`)."""
+        with self._lock:
+            holding = self._held.get(key)
+            if holding is None or (grant is not None and holding.grant is not grant):
+                return None
+            del self._held[key]
+        self._tell(holding.grant, None, why)
+        return holding.grant
+
+    def grant(self, key: str) -> Grant | None:
+        """Return the grant that is held on `key`, None when it is lost or its lease has ended."""
+        self.expire()
+        with self._lock:
+            holding = self._held.get(key)
+            return None if holding is None else holding.grant
+
+    def expire(self) -> None:
+        """Drop every grant whose lease has ended by this worker's clock."""
+        now = time.monotonic()
+        with self._lock:
+            ended = [h.grant for h in self._held.values() if h.deadline <= now]
+        for grant in ended:
+            self.lose(grant.key, "its lease ended by the worker's own clock", grant)
+
+    def next_due(self) -> Holding | None:
+        """Return the holding whose renewal is due first."""
+        with self._lock:
+            return min(self._held.values(), key=lambda h: h.renew_at, default=None)
+
+    def _tell(self, grant: Grant, left_s: float | None, why: str) -> None:
+        holds = left_s is not None
+        self._send(Belief(key=grant.key, token=grant.token, holds=holds, left_s=left_s, why=why))
+
+
+class Renewer:
+    """The thread that renews what is held, one lease at a time, after asking the controller."""
+
+    def __init__(
+        self,
+        send: Send,
+        client: LockClient,
+        target: object,
+        holdings: Holdings,
+        stop_here: Callable[[], None],
+    ) -> None:
+        self._send = send
+        self._client = client
+        self._target = target
+        self._holdings = holdings
+        self._stop_here = stop_here
+        self._gos: queue.SimpleQueue[Go] = queue.SimpleQueue()
+        self._asked = 0
+
+    def go(self, message: Go) -> None:
+        """Hand over the controller's permission."""
+        self._gos.put(message)
+
+    def run(self) -> None:
+        """Renew for ever."""
+        while True:
+            self._holdings.expire()
+            holding = self._holdings.next_due()
+            if holding is None:
+                self._holdings.changed.wait()
+                self._holdings.changed.clear()
+                continue
+            wait = holding.renew_at - time.monotonic()
+            if wait > 0:
+                # A new grant may be due earlier than this one.
+                self._holdings.changed.wait(wait)
+                self._holdings.changed.clear()
+                continue
+            self._renew(holding.grant)
+
+    def _renew(self, grant: Grant) -> None:
+        self._asked += 1
+        self._send(Ask(ask=self._asked, f="renew", key=grant.key, token=grant.token))
+        go = self._gos.get(timeout=_GO_TIMEOUT_S)
+        stopping = go.stop_at == "renewing"
+        self._send(
+            Phase(phase="renewing", id=go.id, key=grant.key, token=grant.token, stopping=stopping)
+        )
+        if stopping:
+            self._stop_here()
+        began = time.monotonic()
+        try:
+            self._client.renew(grant)
+        except Exception as error:  # noqa: BLE001 - the error table decides what it means
+            if isinstance(error, RefusedError):
+                self._holdings.lose(grant.key, "the service refused the renewal", grant)
+            else:
+                # Try again soon: a lease is lost by waiting a third of it after each time-out.
+                self._holdings.postpone(grant, time.monotonic() + grant.ttl_s / 10)
+            self._send(completion(go.id, self._target, error))
+            return
+        self._holdings.renewed(grant, began)
+        self._send(Done(id=go.id, result="ok"))

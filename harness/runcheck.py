@@ -1,0 +1,274 @@
+"""Whether a run makes sense: its names exist, its options fit, its targets can play their parts.
+
+All of it is answered before anything is started, so that a fault that cannot work here is refused
+with the reason instead of ending as an unknown verdict minutes later.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from harness import options as plugin_options
+from harness import plugins
+from harness.errors import UsageError
+from harness.fault import Fault as FaultPlugin
+from harness.mistakes import Mistake, nearest, show, unknown
+from harness.runmodel import RANDOM, Draft, Fault, Named
+from harness.target import Leader, LockService, Server, Store, Target
+from harness.units import Duration
+from harness.workload import Workload
+
+Part = Literal["lock", "store"]
+ROLES = (
+    "holder",
+    "waiter",
+    "reader",
+    "leader",
+    "follower",
+    "minority",
+    "majority",
+    "all",
+    "store",
+)
+_NUMBERED = re.compile(r"(worker|server):(\d{1,4})\Z")
+_WORKER = re.compile(r"([wr])(\d{1,4})\Z")
+_PARTS: Mapping[str, tuple[type, str]] = {
+    "lock": (LockService, "lock service"),
+    "store": (Store, "store"),
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A fault of a run file: `whole` is False when wrong parts of it had to be left out."""
+
+    position: int
+    fault: Fault
+    whole: bool
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """Whom a fault may hit; None is what cannot be known, because it is wrong already."""
+
+    workers: int | None
+    readers: int | None
+    lock: Any = None
+    lock_servers: Sequence[str] | None = None
+    store_servers: Sequence[str] | None = None
+    names: Sequence[str] = field(default_factory=tuple)
+
+
+def check(draft: Draft, faults: Sequence[Entry], wrong: frozenset[str]) -> list[Mistake]:
+    """Return every mistake of the parts of a run file whose shape is right.
+
+    `wrong` names the top-level keys in which a mistake is known already.
+    """
+    mistakes: list[Mistake] = []
+    lock, store = _targets(draft, mistakes)
+    lock_servers = _servers("lock", lock, mistakes)
+    store_servers = lock_servers if store is lock else _servers("store", store, mistakes)
+    crowd = Crowd(
+        None if "workers" in wrong else draft.workers,
+        None if "readers" in wrong else draft.readers,
+        lock,
+        lock_servers,
+        store_servers,
+        tuple(dict.fromkeys([*(lock_servers or ()), *(store_servers or ())])),
+    )
+    if "workload" not in wrong:
+        _workload(draft.workload, mistakes)
+    for entry in faults:
+        fault = entry.fault
+        found = _fault_kind(fault)
+        if entry.whole:
+            found += _fault_times(fault)
+            if not wrong & {"time", "ttl"}:
+                found += _fault_start(fault, draft)
+        if complaint := who_complaint(fault.who, crowd):
+            found.append(Mistake(("who",), complaint))
+        mistakes += [mistake.under("faults", entry.position) for mistake in found]
+    return mistakes
+
+
+def merged(lock: Named, store: Named) -> dict[str, Any]:
+    """Return the options of a target that plays both parts and is therefore started once."""
+    return {**lock.options, **store.options}
+
+
+def _targets(draft: Draft, mistakes: list[Mistake]) -> tuple[Any, Any]:
+    lock, store = draft.lock, draft.store
+    if lock is None or store is None or lock.name != store.name:
+        return (
+            _target("lock", lock, lock.options, mistakes) if lock else None,
+            _target("store", store, store.options, mistakes) if store else None,
+        )
+    for name in lock.options.keys() & store.options.keys():
+        ours, theirs = lock.options[name], store.options[name]
+        if ours != theirs:
+            text = (
+                f"found {show(theirs)}, but lock says {show(ours)}; allowed: one value, because"
+                f" {lock.name} plays both parts and is started once"
+            )
+            mistakes.append(Mistake(("store", "options", name), text))
+    both = _target("lock", lock, merged(lock, store), mistakes)
+    if both is not None and not _plays("store", store.name, both, mistakes):
+        return both, None
+    return both, both
+
+
+def _target(
+    part: Part, named: Named, options: Mapping[str, Any], mistakes: list[Mistake]
+) -> Any | None:
+    try:
+        made = plugins.make_target(named.name, options)
+    except plugins.PluginError as error:
+        for mistake in error.mistakes:
+            only_in_store = len(mistake.path) > 1 and mistake.path[1] not in named.options
+            where: Part = "store" if only_in_store else part
+            mistakes.append(mistake.under(where))
+        return None
+    missing = [name for name in ("name", "servers") if not hasattr(made, name)]
+    if not isinstance(made, Target):
+        mistakes.append(Mistake((part,), f"{named.name} is no target: it has no {missing[0]}"))
+        return None
+    return made if _plays(part, named.name, made, mistakes) else None
+
+
+def _plays(part: Part, name: str, made: object, mistakes: list[Mistake]) -> bool:
+    protocol, role = _PARTS[part]
+    if isinstance(made, protocol):
+        return True
+    able = [words for ability, words in _PARTS.values() if isinstance(made, ability)]
+    can = f"it can be the {able[0]}" if able else "it can be neither lock service nor store"
+    mistakes.append(Mistake((part,), f"{name} cannot be the {role}; {can}"))
+    return False
+
+
+def _servers(part: Part, target: Any | None, mistakes: list[Mistake]) -> list[str] | None:
+    if target is None:
+        return None
+    try:
+        found = list(target.servers())
+    except Exception as error:  # noqa: BLE001 - a target's own code, reported in one line
+        text = str(error) if isinstance(error, UsageError) else f"{type(error).__name__}: {error}"
+        mistakes.append(Mistake((part,), f"{target.name} cannot say its servers: {text}"))
+        return None
+    for server in found:
+        if not isinstance(server, Server):
+            text = f"{target.name} is no target: servers() returned {type(server).__name__}"
+            mistakes.append(Mistake((part,), f"{text}, it must return Server records"))
+            return None
+    return [server.name for server in found]
+
+
+def _workload(named: Named, mistakes: list[Mistake]) -> None:
+    try:
+        made = plugins.make("workloads", named.name, named.options)
+    except plugins.PluginError as error:
+        mistakes += [mistake.under("workload") for mistake in error.mistakes]
+        return
+    missing = [n for n in ("name", "generators", "final", "check") if not hasattr(made, n)]
+    if not isinstance(made, Workload):
+        mistakes.append(
+            Mistake(("workload",), f"{named.name} is no workload: it has no {missing[0]}")
+        )
+
+
+def _fault_kind(fault: Fault) -> list[Mistake]:
+    extra = dict(fault.model_extra or {})
+    try:
+        known = plugin_options.names_of(plugins.factory("faults", fault.kind))
+    except plugins.PluginError as error:
+        return [mistake.under("kind") for mistake in error.mistakes]
+    general = [field.alias or name for name, field in Fault.model_fields.items()]
+    strange = [] if known is None else [name for name in extra if name not in known]
+    mistakes = [
+        Mistake((name,), unknown("option", name, [*general, *(known or ())]), at_key=True)
+        for name in strange
+    ]
+    try:
+        made = plugins.make(
+            "faults", fault.kind, {k: v for k, v in extra.items() if k not in strange}
+        )
+    except plugins.PluginError as error:
+        return mistakes + [
+            Mistake(m.path[1:] if m.path else ("kind",), m.text, m.at_key) for m in error.mistakes
+        ]
+    if not isinstance(made, FaultPlugin):
+        parts = ("name", "available", "undo", "start", "stop", "gone")
+        lacks = next(part for part in parts if not hasattr(made, part))
+        mistakes.append(Mistake(("kind",), f"{fault.kind} is no fault: it has no {lacks}"))
+    return mistakes
+
+
+def _fault_times(fault: Fault) -> list[Mistake]:
+    if fault.at == RANDOM and fault.every is not None:
+        text = (
+            "found together with at: random; allowed: at: random with count, or a start with every"
+        )
+        return [Mistake(("every",), text, at_key=True)]
+    if fault.at != RANDOM and fault.every is None and fault.count is not None:
+        text = "found without every; allowed: count beside every, or beside at: random"
+        return [Mistake(("count",), text, at_key=True)]
+    return []
+
+
+def _fault_start(fault: Fault, draft: Draft) -> list[Mistake]:
+    if not isinstance(fault.at, Duration) or fault.at.seconds(draft.ttl) < draft.time:
+        return []
+    text = f"found {fault.at}; allowed: earlier than the end of the run at {draft.time:g}s"
+    return [Mistake(("at",), text)]
+
+
+def who_complaint(who: str, crowd: Crowd) -> str | None:
+    """Return why a fault cannot hit `who` in this run, None when it can."""
+    workers, readers = crowd.workers, crowd.readers
+    if match := _NUMBERED.match(who):
+        return _number_complaint(match.group(1), int(match.group(2)), crowd)
+    if match := _WORKER.match(who):
+        count = workers if match.group(1) == "w" else readers
+        if count is None or 1 <= int(match.group(2)) <= count:
+            return None
+    elif who in crowd.names:
+        return None
+    if who not in ROLES:
+        return _nobody(who, crowd)
+    if who == "waiter" and workers is not None and workers < 2:
+        return 'found "waiter"; allowed with workers: 2 or more'
+    if who == "reader" and readers is not None and readers < 1:
+        return 'found "reader"; allowed with readers: 1 or more'
+    if who == "store":
+        none = crowd.store_servers is not None and not crowd.store_servers
+        return 'found "store", but the store has no server process of its own' if none else None
+    return _quorum_complaint(who, crowd)
+
+
+def _nobody(who: str, crowd: Crowd) -> str | None:
+    words = [*ROLES, "worker:N", "server:N", *crowd.names]
+    hint = nearest(who, words)
+    if not hint and (crowd.lock_servers is None or crowd.store_servers is None):
+        return None  # it may be a server of the target that could not be made
+    return f"found {show(who)}; {hint}allowed: {', '.join(words)}, or a worker's name (w1.., r1..)"
+
+
+def _number_complaint(what: str, number: int, crowd: Crowd) -> str | None:
+    known = crowd.lock_servers is not None and crowd.store_servers is not None
+    count = crowd.workers if what == "worker" else len(crowd.names) if known else None
+    if count is None or 1 <= number <= count:
+        return None
+    allowed = f"{what}:1 to {what}:{count}" if count else f"nothing, because there is no {what}"
+    return f'found "{what}:{number}"; allowed: {allowed}'
+
+
+def _quorum_complaint(who: str, crowd: Crowd) -> str | None:
+    if crowd.lock is None or crowd.lock_servers is None:
+        return None
+    name, count = crowd.lock.name, len(crowd.lock_servers)
+    if who in ("leader", "follower") and not isinstance(crowd.lock, Leader):
+        return f"found {show(who)}, but {name} cannot say which of its servers leads"
+    needed = {"leader": 1, "follower": 2, "minority": 3, "majority": 1, "all": 1}.get(who, 0)
+    if count < needed:
+        return f"found {show(who)}, which needs {needed} servers or more; {name} has {count} here"
+    return None

@@ -1,0 +1,149 @@
+"""Starting the servers of a run, and knowing when they can serve.
+
+A server that ends or does not answer in time stops the run with the last lines of its log: that is
+an error of the set-up, never a finding.
+"""
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.cluster import command, places, records_of
+from harness.crew import watch_exit
+from harness.errors import TargetError
+from harness.folder import RunFolder
+from harness.node import Node
+from harness.target import Cluster, Ready, Server, Target, Versioned
+from harness.text import tail
+
+START_S = 30.0
+_POLL_S = 0.02
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The targets of a run; one object when one target plays both parts."""
+
+    lock: Target
+    store: Target
+
+    @property
+    def targets(self) -> list[Target]:
+        """Each target once."""
+        return [self.lock] if self.lock is self.store else [self.lock, self.store]
+
+    @property
+    def servers(self) -> list[Server]:
+        """All servers of all targets."""
+        return [server for target in self.targets for server in target.servers()]
+
+    @property
+    def fence(self) -> str:
+        """What the store does with tokens."""
+        return str(getattr(self.store, "fence", "none"))
+
+    def names(self) -> dict[str, Sequence[str]]:
+        """The names of the servers by the part that they play."""
+        if self.lock is not self.store:
+            return {
+                "lock": [server.name for server in self.lock.servers()],
+                "store": [server.name for server in self.store.servers()],
+            }
+        servers = self.lock.servers()
+        stores = [server.name for server in servers if server.role == "store"]
+        locks = [server.name for server in servers if server.role != "store"]
+        return {"lock": locks, "store": stores or locks}
+
+    def versions(self) -> dict[str, str]:
+        """What each target says of its version."""
+        return {t.name: t.version() for t in self.targets if isinstance(t, Versioned)}
+
+
+class Servers:
+    """The server processes of one run."""
+
+    def __init__(self, parts: Parts, nodes: Mapping[str, Node], folder: RunFolder) -> None:
+        self._parts = parts
+        self._nodes = nodes
+        self._folder = folder
+        self._ended: dict[str, int] = {}
+        self._clusters = [places(target.servers(), nodes) for target in parts.targets]
+
+    @property
+    def lock_cluster(self) -> Cluster:
+        """Where the lock service runs."""
+        return self._clusters[0]
+
+    @property
+    def store_cluster(self) -> Cluster:
+        """Where the store runs."""
+        return self._clusters[-1]
+
+    def records(self) -> dict[str, list[Mapping[str, Any]]]:
+        """The places of both parts, for the workers."""
+        return {"lock": records_of(self.lock_cluster), "store": records_of(self.store_cluster)}
+
+    async def start(self) -> None:
+        """Start all servers and wait until they can serve.  Raises TargetError."""
+        loop = asyncio.get_running_loop()
+        for target, cluster in zip(self._parts.targets, self._clusters, strict=True):
+            for server in target.servers():
+                argv, env = command(server, cluster)
+                try:
+                    node = self._nodes[server.name]
+                    log = self._folder.log(server.name)
+                    spawned = node.spawn(argv, log=log, env=env, cwd=node.data)
+                except OSError as error:
+                    raise TargetError(f"server {server.name} cannot be started: {error}") from error
+                self._watch(loop, server.name, spawned.pid)
+        for target, cluster in zip(self._parts.targets, self._clusters, strict=True):
+            await self._await_ready(target, cluster)
+
+    def _watch(self, loop: asyncio.AbstractEventLoop, name: str, pid: int) -> None:
+        watch_exit(loop, pid, lambda status: self._ended.__setitem__(name, status))
+
+    async def _await_ready(self, target: Target, cluster: Cluster) -> None:
+        deadline = time.monotonic() + START_S
+        while missing := await asyncio.to_thread(_missing, target, cluster):
+            self._raise_if_ended(cluster)
+            if time.monotonic() > deadline:
+                last = cluster.places[0].name
+                raise TargetError(
+                    f"{target.name} is not ready after {START_S:g} s: {missing}; "
+                    f"{self._last_lines(last)}"
+                )
+            await asyncio.sleep(_POLL_S)
+
+    def _raise_if_ended(self, cluster: Cluster) -> None:
+        for place in cluster.places:
+            if place.name in self._ended:
+                code = self._ended[place.name]
+                raise TargetError(
+                    f"server {place.name} ended at the start (status {code}); "
+                    f"{self._last_lines(place.name)}"
+                )
+
+    def _last_lines(self, name: str) -> str:
+        with contextlib.suppress(OSError):
+            if said := tail(self._folder.log(name).read_bytes()):
+                return f"the last lines of {name}'s log:\n{said}"
+        return f"{name}'s log is empty"
+
+
+def _missing(target: Target, cluster: Cluster) -> str | None:
+    """Return what a cluster still lacks to serve, None when it can."""
+    for place in cluster.places:
+        try:
+            socket.create_connection((place.address, place.port), timeout=1.0).close()
+        except OSError as error:
+            return f"{place.name} does not answer at {place.endpoint} ({error})"
+    if isinstance(target, Ready):
+        try:
+            return target.ready(cluster)
+        except OSError as error:
+            return str(error)
+    return None

@@ -1,0 +1,67 @@
+"""What `winkle` writes: results to standard output, everything else to standard error.
+
+Text that came from a target is data: its control characters are shown escaped, so that a server
+cannot colour, clear or retitle the terminal of the person who reads its error message.  A reader
+that goes away early (`winkle list | head -1`) is no error and changes no exit code.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Literal, TextIO
+
+Colour = Literal["red", "green", "yellow", "bold"]
+_CODES: dict[Colour, str] = {"red": "31", "green": "32", "yellow": "33", "bold": "1"}
+
+
+def out(text: str = "") -> None:
+    """Write a line of the result."""
+    _write(sys.stdout, text)
+
+
+def err(text: str) -> None:
+    """Write a line about the work itself: progress, warnings, errors."""
+    _write(sys.stderr, text)
+
+
+def printable(text: str) -> str:
+    """Return `text` with every control character except the line feed escaped."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char == "\n" or char.isprintable() else char.encode("unicode_escape").decode()
+        for char in text
+    )
+
+
+def colourful(stream: TextIO) -> bool:
+    """Whether colours are wanted there: a terminal, and neither NO_COLOR nor TERM=dumb."""
+    return (
+        stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") != "dumb"
+    )
+
+
+def paint(text: str, colour: Colour) -> str:
+    """Return `text` in a colour where standard output wants colours."""
+    return f"\x1b[{_CODES[colour]}m{text}\x1b[0m" if colourful(sys.stdout) else text
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table whose columns are as wide as their widest cell."""
+    cells = [list(header), *(list(row) for row in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in cells
+    ]
+
+
+def _write(stream: TextIO, text: str) -> None:
+    try:
+        stream.write(text + "\n")
+        stream.flush()
+    except BrokenPipeError:
+        # The buffer still holds the line and would fail again at exit, so it must drain somewhere.
+        sink = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(sink, stream.fileno())
+        os.close(sink)

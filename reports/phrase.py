@@ -1,0 +1,66 @@
+"""Calls in words."""
+
+from harness.history import Call
+from reports.reading import member
+from reports.text import clean, quoted, show
+
+GLYPHS = {"invoke": "→", "ok": "✓", "fail": "✕", "info": "?", "open": "?"}
+
+
+def with_token(token: int | None) -> str:
+    """`with token 33`, or that there was none."""
+    return "without a token" if token is None else f"with token {token}"
+
+
+def outcome_words(call: Call) -> str:
+    """The outcome of a call for people: what happened, or why nobody knows."""
+    error = f": {clean(call.error, 160)}" if call.error else ""
+    return {
+        "ok": "done",
+        "fail": f"refused, without effect{error}",
+        "info": f"nobody knows whether it happened{error}",
+        "open": "it was never answered",
+    }[call.outcome]
+
+
+def describe(call: Call) -> str:
+    """One sentence about a call: who asked for what, and what came of it."""
+    return f"{clean(call.worker, 60)} {_asked(call)}{_answered(call)}."
+
+
+def _asked(call: Call) -> str:
+    key = "" if call.key is None else f" {quoted(call.key)}"
+    match call.f:
+        case "acquire":
+            return f"asks for the lock{key}"
+        case "renew":
+            return f"renews its lease on{key or ' the lock'} {with_token(call.token)}"
+        case "release":
+            return f"releases the lock{key} {with_token(call.token)}"
+        case "check":
+            return f"asks whether it still holds the lock{key}"
+        case "read":
+            return f"reads{key}"
+        case "write":
+            return f"writes {quoted(call.value)} to{key or ' the resource'} {with_token(call.token)}"
+    value = "" if call.value is None else f" {quoted(call.value)}"
+    token = "" if call.token is None else f" {with_token(call.token)}"
+    return f"calls {clean(call.f, 60)}{key}{value}{token}"
+
+
+def _answered(call: Call) -> str:
+    if call.outcome != "ok":
+        return f": {outcome_words(call)}"
+    match call.f:
+        case "acquire":
+            return f" and gets it {with_token(call.result_token)}"
+        case "check":
+            held = {True: "yes", False: "no"}.get(member(call.result, "held"), "not asked")
+            return f": {held}"
+        case "read" if call.result is None:
+            return ": nothing was written yet"
+        case "read":
+            return f" and sees {quoted(call.result)}, written {with_token(call.result_token)}"
+        case "renew" | "release" | "write":
+            return ": accepted"
+    return "" if call.result is None else f": {show(call.result)}"

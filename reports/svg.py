@@ -1,0 +1,109 @@
+"""The little of SVG that the picture needs: escaped elements, text widths, labels that do not overlap.
+
+Elements are built as a tree and serialised by the standard library, so text can never become markup.
+Colours and fonts live in the page's style sheet; there are no inline styles, which lets the page
+forbid them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from xml.etree import ElementTree
+
+from reports.text import clean
+
+Element = ElementTree.Element
+TEXT_PX = 13.0
+
+
+def add(parent: Element, tag: str, text: str | None = None, **attributes: str | float) -> Element:
+    """Append an element; `_` in names becomes `-`, and `class_` is `class`.  Text is cleaned."""
+    named = {
+        name.rstrip("_").replace("_", "-"): clean(value) if isinstance(value, str) else number(value)
+        for name, value in attributes.items()
+    }
+    element = ElementTree.SubElement(parent, tag, named)
+    if text is not None:
+        element.text = clean(text)
+    return element
+
+
+def number(value: float) -> str:
+    """A coordinate with one decimal at most."""
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def serialise(root: Element) -> str:
+    """The element as markup that is both valid XML and valid in an HTML page."""
+    return ElementTree.tostring(root, encoding="unicode", short_empty_elements=True)
+
+
+def width_px(text: str, size_px: float = TEXT_PX) -> float:
+    """About how wide a text is: rather too wide, since the reader's font is not known."""
+    wide = sum(1 for char in text if ord(char) >= 0x2E80)
+    narrow = sum(1 for char in text if char in "iljt.,:;'|!·()[] “”")
+    return size_px * (0.59 * (len(text) - wide - narrow) + 0.36 * narrow + 1.05 * wide)
+
+
+@dataclass(frozen=True)
+class Label:
+    """Words that belong to `x`: written to its right, or to its left where the right has no room."""
+
+    x: float
+    text: str
+    style: str = ""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A label with its left edge and its row."""
+
+    label: Label
+    left: float
+    row: int
+
+
+def place(labels: Sequence[Label], left: float, right: float) -> list[Placed]:
+    """Give each label a row such that no two touch; as few rows as a greedy choice needs."""
+    placed: list[Placed] = []
+    taken: list[list[tuple[float, float]]] = []
+    for label in labels:
+        width = width_px(label.text)
+        start = label.x if label.x + width <= right else label.x - width
+        start = max(left, min(start, right - width))
+        row = next(
+            (i for i, used in enumerate(taken) if _free(used, start, start + width)), len(taken)
+        )
+        if row == len(taken):
+            taken.append([])
+        taken[row].append((start, start + width))
+        placed.append(Placed(label, start, row))
+    return placed
+
+
+def _free(used: Sequence[tuple[float, float]], start: float, end: float) -> bool:
+    return all(end + 14 <= a or b + 14 <= start for a, b in used)
+
+
+def spread(wanted: Sequence[float], gap: float, left: float, right: float) -> list[float]:
+    """Positions near the wanted ones (in ascending order) that keep `gap` between neighbours."""
+    if not wanted:
+        return []
+    gap = min(gap, (right - left) / len(wanted))
+    # Groups that touch are merged and centred on the mean of what their members want.
+    groups: list[list[float]] = []
+    for x in wanted:
+        groups.append([x])
+        while len(groups) > 1 and _start(groups[-2], gap, left, right) + gap * len(
+            groups[-2]
+        ) > _start(groups[-1], gap, left, right):
+            last = groups.pop()
+            groups[-1] += last
+    return [
+        _start(group, gap, left, right) + gap * i for group in groups for i in range(len(group))
+    ]
+
+
+def _start(group: Sequence[float], gap: float, left: float, right: float) -> float:
+    length = gap * (len(group) - 1)
+    middle = sum(group) / len(group)
+    return max(left, min(middle - length / 2, right - length))

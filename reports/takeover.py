@@ -1,0 +1,157 @@
+"""The scene that this project is about: one owner slept, the next took over, the first wrote.
+
+A checker names the calls of a stale write in `Anomaly.details`; what it leaves out is looked up in
+the history.  The same scene with the write refused is what a good resource shows, and it is told
+with the same words on a passing page.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.history import Call
+from harness.verdict import Anomaly
+from reports.reading import NOT_MINE, Grant, Reading, refusal
+
+STALE = ("stale-owner-write", "lost-update", "forgotten-fence")
+PROOFS = ("order", "over", "store-log", "read")
+
+
+@dataclass(frozen=True)
+class Takeover:
+    """Who held, who took over, and what the first owner wrote afterwards.
+
+    `stale`, `newer`: the grants of the old and the new owner; `late`: the old owner's write; `first`:
+    an accepted write of the new owner before it; `lease_end_ns`: the end of the old owner's lease, at
+    the earliest; `stale_ns`: the time from which its write was stale to when it took effect.
+    """
+
+    key: str | None
+    stale: Grant
+    late: Call
+    newer: Grant | None
+    first: Call | None
+    lease_end_ns: int | None
+    stale_ns: tuple[int, int] | None
+    lost: tuple[Call, ...] = ()
+    proof: str | None = None
+
+    @property
+    def refused(self) -> bool:
+        """Whether the resource refused the late write."""
+        return self.late.outcome == "fail"
+
+
+def takeover_of(anomaly: Anomaly, reading: Reading) -> Takeover | None:
+    """The scene of a finding; None when it is no stale write, or the history does not show one."""
+    details = anomaly.details
+    late = reading.call(details.get("stale_write"))
+    if late is None and anomaly.name in STALE:
+        late = next((c for i in reversed(anomaly.ops) if (c := reading.call(i)) and c.f == "write"), None)
+    if late is None:
+        return None
+    stale = _granted(reading, details.get("stale_grant")) or _grant_of_write(reading, late)
+    if stale is None:
+        return None
+    newer = _granted(reading, details.get("newer_grant")) or _next_owner(reading, stale, late)
+    first = reading.call(details.get("newer_write")) or _first_write(reading, newer, late)
+    end_ns = details.get("lease_end_ns")
+    lease_end_ns = end_ns if isinstance(end_ns, int) else stale.lease_end_ns
+    proof = details.get("proof")
+    return Takeover(
+        key=late.key,
+        stale=stale,
+        late=late,
+        newer=newer,
+        first=first,
+        lease_end_ns=lease_end_ns,
+        stale_ns=_stale_ns(reading, late, newer, lease_end_ns, details.get("window_s")),
+        lost=_lost(reading, details.get("lost")),
+        proof=proof if proof in PROOFS else None,
+    )
+
+
+def refused_takeover(reading: Reading) -> Takeover | None:
+    """The first stale write that the resource refused, with the takeover before it."""
+    for late in reading.calls:
+        if late.f != "write" or refusal(late) not in NOT_MINE:
+            continue
+        stale = _grant_of_write(reading, late)
+        newer = None if stale is None else _next_owner(reading, stale, late)
+        if stale is None or newer is None or newer.worker == late.worker:
+            continue
+        return Takeover(
+            key=late.key,
+            stale=stale,
+            late=late,
+            newer=newer,
+            first=_first_write(reading, newer, late),
+            lease_end_ns=stale.lease_end_ns,
+            stale_ns=_stale_ns(reading, late, newer, stale.lease_end_ns, None),
+        )
+    return None
+
+
+def _granted(reading: Reading, index: object) -> Grant | None:
+    call = reading.call(index)
+    if call is None or call.f != "acquire":
+        return None
+    return next((g for g in reading.grants(call.key) if g.call.index == call.index), None)
+
+
+def _grant_of_write(reading: Reading, write: Call) -> Grant | None:
+    """The grant under which a write was made: by its token, else the worker's latest."""
+    own = [
+        g
+        for g in reading.grants(write.key)
+        if g.worker == write.worker and g.start_ns <= write.call_ns
+    ]
+    same = [g for g in own if g.token == write.token]
+    return (same or own or [None])[-1]
+
+
+def _next_owner(reading: Reading, stale: Grant, late: Call) -> Grant | None:
+    """The last grant to somebody else between the stale grant and the late write."""
+    done_ns = reading.done_ns(late)
+    later = [
+        g
+        for g in reading.grants(late.key)
+        if stale.start_ns < g.start_ns < done_ns and g.worker != stale.worker
+    ]
+    wrote = [g for g in later if _first_write(reading, g, late)]
+    return (wrote or later or [None])[-1]
+
+
+def _first_write(reading: Reading, newer: Grant | None, late: Call) -> Call | None:
+    if newer is None:
+        return None
+    for call in reading.of("write", late.key):
+        if call.call_ns >= late.call_ns:
+            return None
+        mine = call.worker == newer.worker and call.call_ns >= newer.start_ns
+        if mine and call.outcome == "ok" and call.ret_ns is not None and call.ret_ns < late.call_ns:
+            return call
+    return None
+
+
+def _stale_ns(
+    reading: Reading, late: Call, newer: Grant | None, lease_end_ns: int | None, window_s: Any
+) -> tuple[int, int] | None:
+    """From the end of the lease (or the next grant) to the late write; the checker's number if it fits."""
+    done_ns = reading.done_ns(late)
+    begin_ns = lease_end_ns
+    if begin_ns is None or begin_ns >= late.call_ns:
+        begin_ns = newer.start_ns if newer is not None else None
+    if begin_ns is None or begin_ns >= done_ns:
+        return None
+    if isinstance(window_s, int | float):
+        measured_ns = begin_ns + round(window_s * 1e9)
+        if late.call_ns - 1_000_000 <= measured_ns <= done_ns + 1_000_000:
+            return begin_ns, measured_ns
+    return begin_ns, done_ns
+
+
+def _lost(reading: Reading, indexes: object) -> tuple[Call, ...]:
+    if not isinstance(indexes, Sequence) or isinstance(indexes, str):
+        return ()
+    return tuple(call for index in indexes if (call := reading.call(index)) is not None)

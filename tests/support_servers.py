@@ -1,0 +1,138 @@
+"""Starts the servers of a target as plain processes, each on a loopback address of its own.
+
+Addresses differ between test processes, so that several may run on one machine at the same time.
+"""
+
+import itertools
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from harness.target import Cluster, Place, Ready, Server, Target
+
+PATIENCE_S = 30.0
+_hosts = itertools.count(1)
+
+
+def until(condition: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
+    """Wait until the condition holds; fails the test when it does not."""
+    end = time.monotonic() + patience_s
+    while not condition():
+        assert time.monotonic() < end, f"waited {patience_s} s in vain: {what}"
+        time.sleep(0.01)
+
+
+def fresh_address() -> str:
+    """Return a loopback address that no other test of this machine uses."""
+    pid = os.getpid()
+    return f"127.{64 + pid % 64}.{pid // 64 % 250}.{next(_hosts)}"
+
+
+def accepts(address: str, port: int) -> bool:
+    """Whether somebody listens there."""
+    try:
+        with socket.create_connection((address, port), 0.5):
+            return True
+    except OSError:
+        return False
+
+
+class Servers:
+    """The running servers of one target; as a context it kills all of them at the end."""
+
+    def __init__(self, target: Target, folder: Path) -> None:
+        self.target = target
+        self._servers: dict[str, Server] = {server.name: server for server in target.servers()}
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        places = []
+        for server in self._servers.values():
+            data = folder / server.name
+            data.mkdir(parents=True)
+            places.append(Place(server.name, fresh_address(), server.port, server.role, str(data)))
+        self.cluster = Cluster(places)
+
+    def start(self, *names: str) -> None:
+        """Start these servers (none named: all), and wait until the target is ready."""
+        chosen = names or tuple(self._servers)
+        for name in chosen:
+            self._spawn(name)
+        for name in chosen:
+            place = self.cluster[name]
+            until(lambda place=place: self._up(place), f"{name} listens")  # type: ignore[misc]
+        target = self.target
+        if isinstance(target, Ready):
+            until(lambda: target.ready(self.cluster) is None, "the target is ready")
+
+    def _spawn(self, name: str) -> None:
+        place, server = self.cluster[name], self._servers[name]
+        names = {
+            "address": place.address,
+            "data": place.data,
+            "name": name,
+            "peer": {other.name: other.address for other in self.cluster.places},
+        }
+        with self._log(name).open("ab") as log:
+            self._processes[name] = subprocess.Popen(
+                [word.format(**names) for word in server.argv],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                env={**os.environ, **server.env},
+            )
+
+    def _log(self, name: str) -> Path:
+        return Path(self.cluster[name].data).parent / f"{name}.log"
+
+    def log(self, name: str) -> str:
+        """Return what a server has printed."""
+        return self._log(name).read_text(errors="backslashreplace")
+
+    def _up(self, place: Place) -> bool:
+        ended = self._processes[place.name].poll()
+        assert ended is None, f"{place.name} ended with {ended}: {self.log(place.name)[-2000:]}"
+        return accepts(place.address, place.port)
+
+    def kill(self, *names: str) -> None:
+        """Kill -9, and wait until they are gone."""
+        for name in names or tuple(self._processes):
+            process = self._processes.pop(name)
+            process.kill()
+            process.wait(PATIENCE_S)
+
+    def wait(self, name: str) -> int:
+        """Wait for a server to end by itself and return its exit code."""
+        return self._processes.pop(name).wait(PATIENCE_S)
+
+    def freeze(self, name: str) -> None:
+        """SIGSTOP, and wait until every thread is stopped."""
+        process = self._processes[name]
+        process.send_signal(signal.SIGSTOP)
+        tasks = Path(f"/proc/{process.pid}/task")
+        until(
+            lambda: all(
+                (task / "stat").read_text().rpartition(") ")[2][0] == "T" for task in tasks.iterdir()
+            ),
+            f"{name} is stopped",
+        )
+
+    def thaw(self, name: str) -> None:
+        """SIGCONT."""
+        self._processes[name].send_signal(signal.SIGCONT)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill()

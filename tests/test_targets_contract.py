@@ -1,0 +1,325 @@
+"""What every lock and every store of ours must do, whatever product is behind it."""
+
+import importlib.util
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from harness.errors import UsageError
+from harness.target import (
+    Cluster,
+    ErrorTable,
+    Grant,
+    LeaseCheck,
+    LockClient,
+    LockService,
+    RefusedError,
+    Store,
+    Stored,
+    Target,
+    Versioned,
+    proves_no_effect,
+)
+from targets.atlasmart import Atlasmart
+from targets.etcd import Etcd
+from targets.valkey import Valkey
+from tests.support_servers import Servers, fresh_address, until
+
+TIMEOUT_S = 5.0
+EXAMPLE = Path(__file__).parent.parent / "docs" / "examples" / "mylock.py"
+
+
+def example() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("mylock", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+FACTORIES: dict[str, Any] = {
+    "atlasmart": Atlasmart,
+    "mylock": lambda **options: example().MyLock(**options),
+    "etcd": Etcd,
+    "valkey": Valkey,
+}
+SMALL_ETCD = {"nodes": 1, "heartbeat_ms": 50, "election_ms": 500}
+
+
+def made(name: str, **options: Any) -> pytest.param:  # type: ignore[valid-type]
+    """A parameter: this target with these options, marked `real` where it is a product."""
+    marks = [pytest.mark.real] if name in ("etcd", "valkey") else []
+    shown = ",".join(f"{key}={value}" for key, value in options.items() if key not in SMALL_ETCD)
+    return pytest.param((name, options), marks=marks, id=f"{name}[{shown}]" if shown else name)
+
+
+def running(request: pytest.FixtureRequest, folder: Path) -> Iterator[Servers]:
+    name, options = request.param
+    try:
+        servers = Servers(FACTORIES[name](**options), folder)
+    except UsageError as missing:
+        pytest.skip(f"{name}: {missing}")
+    with servers:
+        servers.start()
+        yield servers
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        made("atlasmart"),
+        made("mylock"),
+        made("etcd", **SMALL_ETCD),
+        made("valkey"),
+        made("valkey", token="none"),
+    ],
+)
+def locks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    yield from running(request, tmp_path_factory.mktemp("locks"))
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        made("atlasmart"),
+        made("atlasmart", fence="checked"),
+        made("etcd", **SMALL_ETCD),
+        made("valkey"),
+        made("valkey", fenced=True),
+    ],
+)
+def stores(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    yield from running(request, tmp_path_factory.mktemp("stores"))
+
+
+def client(servers: Servers) -> Any:
+    target: Any = servers.target
+    return closing(target.lock(servers.cluster, TIMEOUT_S))
+
+
+def store(servers: Servers) -> Any:
+    target: Any = servers.target
+    return closing(target.store(servers.cluster, TIMEOUT_S))
+
+
+def code(call: Any, *args: Any) -> str:
+    with pytest.raises(RefusedError) as refusal:
+        call(*args)
+    return refusal.value.code
+
+
+def take(lock: LockClient, key: str, ttl_s: float) -> Grant:
+    """Wait for the lock."""
+    taken: list[Grant] = []
+
+    def taking() -> bool:
+        try:
+            taken.append(lock.acquire(key, ttl_s))
+        except RefusedError as refusal:
+            assert refusal.code == "held"  # noqa: PT017 - any other refusal fails the test here
+        return bool(taken)
+
+    until(taking, f"{key} is granted")
+    return taken[0]
+
+
+# -- locks
+
+
+def test_a_held_lock_is_refused_until_it_is_released(locks: Servers) -> None:
+    with client(locks) as first, client(locks) as second:
+        grant = first.acquire("held", 30.0)
+        assert grant.key == "held"
+        assert grant.ttl_s >= 30.0
+        assert code(second.acquire, "held", 30.0) == "held"
+        assert code(first.acquire, "held", 30.0) == "held"
+        first.release(grant)
+        second.release(second.acquire("held", 30.0))
+
+
+def test_locks_do_not_disturb_each_other(locks: Servers) -> None:
+    with client(locks) as first, client(locks) as second:
+        one, two = first.acquire("mine", 30.0), second.acquire("yours", 30.0)
+        first.release(one)
+        second.renew(two)
+        second.release(two)
+
+
+def test_tokens_grow_with_every_grant_of_a_lock(locks: Servers) -> None:
+    with client(locks) as lock:
+        tokens = []
+        for _ in range(4):
+            grant = lock.acquire("growing", 30.0)
+            tokens.append(grant.token)
+            lock.release(grant)
+    if tokens[0] is None:
+        assert tokens == [None] * 4
+    else:
+        assert all(earlier < later for earlier, later in zip(tokens, tokens[1:], strict=False))
+
+
+def test_a_lease_that_is_not_renewed_ends_the_grant(locks: Servers) -> None:
+    with client(locks) as first, client(locks) as second:
+        old = first.acquire("expiring", 0.5)
+        new = take(second, "expiring", 30.0)
+        if old.token is not None:
+            assert new.token is not None
+            assert new.token > old.token
+        assert code(first.renew, old) == "not-holder"
+        assert code(first.release, old) == "not-holder"
+        if isinstance(first, LeaseCheck):
+            assert not first.check(old)
+            assert first.check(new)
+        assert code(first.acquire, "expiring", 0.5) == "held"
+        second.renew(new)
+        second.release(new)
+
+
+def test_an_ended_lease_that_nobody_took_cannot_be_renewed(locks: Servers) -> None:
+    with client(locks) as lock:
+        grant = lock.acquire("abandoned", 0.5)
+        if not isinstance(lock, LeaseCheck):
+            pytest.skip("mylock: has no lease check to wait for")
+        until(lambda: not lock.check(grant), "the lease ends")
+        assert code(lock.renew, grant) == "not-holder"
+        assert code(lock.release, grant) == "not-holder"
+
+
+def test_renewals_keep_a_lock_beyond_its_lease(locks: Servers) -> None:
+    with client(locks) as holder, client(locks) as renewer, client(locks) as rival:
+        grant = holder.acquire("renewed", 1.0)
+        short = rival.acquire("short", grant.ttl_s)
+        # When the rival's own lease of the same length is over, ours would be too without renewal.
+        with client(locks) as other:
+
+            def gone() -> bool:
+                renewer.renew(grant)  # another client of the same worker, as its renewal thread is
+                assert code(rival.acquire, "renewed", 1.0) == "held"
+                try:
+                    other.release(other.acquire("short", 30.0))
+                except RefusedError:
+                    return False
+                return True
+
+            until(gone, "a lease without renewals ends")
+        assert code(rival.release, short) == "not-holder"
+        holder.release(grant)
+
+
+def test_a_released_grant_is_over(locks: Servers) -> None:
+    with client(locks) as lock:
+        grant = lock.acquire("released", 30.0)
+        if isinstance(lock, LeaseCheck):
+            assert lock.check(grant)
+        lock.release(grant)
+        assert code(lock.release, grant) == "not-holder"
+        assert code(lock.renew, grant) == "not-holder"
+        if isinstance(lock, LeaseCheck):
+            assert not lock.check(grant)
+
+
+# -- stores
+
+
+def test_a_store_returns_what_was_written_and_what_was_overwritten(stores: Servers) -> None:
+    with store(stores) as one, store(stores) as two:
+        assert one.read("plain") is None
+        assert one.write("plain", "w1-1", 5) is None
+        assert two.read("plain") == Stored("w1-1", 5)
+        assert two.write("plain", "w2-1", 7) == Stored("w1-1", 5)
+        assert two.write("plain", "w2-2", 7) == Stored("w2-1", 7)
+        assert one.read("plain") == Stored("w2-2", 7)
+        assert one.read("another") is None
+
+
+@pytest.mark.parametrize(
+    "value", [None, False, 0, -1.5, "", "\0", "ü\n\u2028 { } %", [1, [2, {"a": None}]], "x" * 50_000]
+)
+def test_any_json_value_survives_a_store(stores: Servers, value: Any) -> None:
+    with store(stores) as one:
+        one.write("json", value, 1)
+        assert one.read("json") == Stored(value, 1)
+
+
+def test_a_lower_token_is_refused_or_its_damage_is_reported(stores: Servers) -> None:
+    assert isinstance(stores.target, Store)
+    with store(stores) as one:
+        one.write("stale", "new owner", 9)
+        if stores.target.fence == "none":
+            assert one.write("stale", "old owner", 8) == Stored("new owner", 9)
+            assert one.read("stale") == Stored("old owner", 8)
+            one.write("stale", "no token", None)
+            assert one.read("stale") == Stored("no token", None)
+        else:
+            assert stores.target.fence == "checked"
+            with pytest.raises(RefusedError, match=r"fenced: token 8 .*\b9\b"):
+                one.write("stale", "old owner", 8)
+            assert code(one.write, "stale", "no token", None) == "fenced"
+            assert one.read("stale") == Stored("new owner", 9)
+            assert one.write("stale", "10 is above 9", 10) == Stored("new owner", 9)
+            assert one.write("other", "a key has its own fence", 1) is None
+
+
+# -- what a target says about itself
+
+
+@pytest.mark.parametrize("name", FACTORIES)
+def test_a_target_has_a_name_servers_and_a_lock(name: str) -> None:
+    target = FACTORIES[name]()
+    assert isinstance(target, Target)
+    assert isinstance(target, LockService)
+    assert target.name == name
+
+
+@pytest.mark.parametrize("factory", [Atlasmart, Etcd, Valkey])
+def test_an_unknown_option_is_rejected_by_name(factory: Any) -> None:
+    with pytest.raises(ValueError, match="nodez"):
+        factory(nodez=3)
+
+
+@pytest.mark.parametrize("factory", [Atlasmart, Etcd, Valkey])
+def test_every_option_is_described(factory: Any) -> None:
+    assert all(field.description for field in factory.Options.model_fields.values())
+
+
+@pytest.mark.parametrize("factory", [Atlasmart, Etcd, Valkey])
+def test_no_target_gives_a_refused_connection_an_unknown_outcome(factory: Any) -> None:
+    target = factory()
+    assert isinstance(target, ErrorTable)
+    assert isinstance(target, Versioned)
+    nobody = nowhere(target)
+    with closing(target.lock(nobody, 2.0)) as lock, closing(target.store(nobody, 2.0)) as kept:
+        grant = Grant("k", token=1, ttl_s=2.0, handle=1)
+        for call in (
+            lambda: lock.acquire("k", 2.0),
+            lambda: lock.renew(grant),
+            lambda: lock.release(grant),
+            lambda: kept.write("k", "v", 1),
+        ):
+            with pytest.raises(Exception) as failure:  # noqa: PT011 - the table is what is tested
+                call()
+            assert proves_no_effect(target, failure.value) is not None, failure.value
+
+
+def nowhere(target: Any) -> Cluster:
+    """A cluster at addresses where nobody listens."""
+    from harness.target import Place
+
+    names = ("lock1", "store1") if target.name == "atlasmart" else ("one", "two")
+    return Cluster([Place(name, fresh_address(), 9, "lock", "/nonexistent") for name in names])
+
+
+@pytest.mark.parametrize("factory", [Atlasmart, Etcd, Valkey])
+def test_other_errors_leave_the_outcome_unknown(factory: Any) -> None:
+    for error in (TimeoutError("timed out"), ConnectionResetError(), OSError(5, "input/output")):
+        assert proves_no_effect(factory(), error) is None
+
+
+def test_the_example_stays_short_enough_to_be_shown_whole() -> None:
+    code_lines = [line for line in EXAMPLE.read_text().splitlines() if line.strip()]
+    assert len(code_lines) < 50

@@ -1,23 +1,27 @@
 """The catalogue of anomalies: what each finding says, where it comes from and how to fix it.
 
-A verdict names its findings with these words and no others.  The order of the catalogue is the order
-of gravity: what damaged data comes before what endangers it, and that before what only delays.
+A verdict names its findings with these words and no others.  The catalogue is data
+(`anomalies.yaml`), in the order of gravity.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
+from textwrap import wrap
 
 from harness.errors import UsageError
 from harness.mistakes import unknown
+
+_WIDTH = 96
 
 
 @dataclass(frozen=True)
 class Page:
     """One anomaly.
 
-    `says` is one sentence; `seeds` the ways in which real systems came to it; `drawing` a picture of
-    the smallest case, time to the right; `fix` what the author of the system can do.
+    `says` is one sentence; `seeds` the ways in which real systems came to it; `drawing` the
+    smallest case as a picture, time to the right; `fix` what the author of the system can do.
     """
 
     name: str
@@ -30,12 +34,18 @@ class Page:
 @cache
 def catalogue() -> Mapping[str, Page]:
     """Return every anomaly by name, gravest first."""
-    from harness.catalogue import data, fencing, leases
+    import yaml
 
-    return {page.name: page for page in (*fencing.PAGES, *leases.PAGES, *data.PAGES)}
+    entries = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
+    return {
+        name: Page(
+            name, entry["says"], tuple(entry["seeds"]), entry["drawing"], tuple(entry["fix"])
+        )
+        for name, entry in entries.items()
+    }
 
 
-def page(name: str) -> Page:
+def find(name: str) -> Page:
     """Return the page of an anomaly.  Raises UsageError that names the nearest one."""
     known = catalogue()
     if name not in known:
@@ -45,7 +55,8 @@ def page(name: str) -> Page:
 
 def gravity(name: str) -> int:
     """Return the rank of an anomaly, 0 for the gravest; unknown names come last."""
-    return list(catalogue()).index(name) if name in catalogue() else len(catalogue())
+    names = list(catalogue())
+    return names.index(name) if name in names else len(names)
 
 
 def lines(page: Page) -> list[str]:
@@ -53,13 +64,17 @@ def lines(page: Page) -> list[str]:
     return [
         page.name,
         "",
-        page.says,
+        *wrap(page.says, width=_WIDTH),
         "",
-        *(f"    {line}" for line in page.drawing.strip("\n").splitlines()),
+        *(f"    {line}" for line in page.drawing.splitlines()),
         "",
         "How it comes about",
-        *(f"  - {seed}" for seed in page.seeds),
+        *(line for seed in page.seeds for line in _item(seed)),
         "",
         "How to fix it",
-        *(f"  - {step}" for step in page.fix),
+        *(line for step in page.fix for line in _item(step)),
     ]
+
+
+def _item(text: str) -> list[str]:
+    return wrap(text, width=_WIDTH, initial_indent="  - ", subsequent_indent="    ")

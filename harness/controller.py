@@ -119,7 +119,7 @@ class Controller:
             if seat.worker.alive and seat.main.open is None:
                 seat.generator = generator
         for seat in list(self.seats.values()):
-            self._advance(seat, None)
+            self._guard(self._advance, seat, None)
         self._check_idle()
         left_s = (until_ns - self.clock.now_ns()) / 1e9
         try:

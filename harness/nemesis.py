@@ -26,7 +26,6 @@ from harness.window import Grade, Proof, Window
 
 _POLL_S = 0.02
 _WARM_UP_LEASES = 0.25
-RANDOM_COUNT = 3
 
 
 @dataclass
@@ -151,7 +150,8 @@ class Nemesis:
         return nodes
 
     async def _at_phase(self, index: int, spec: FaultSpec) -> int:
-        if await self._ends_within(_WARM_UP_LEASES * self._spec.ttl_s) or not self._fits(spec):
+        warm_up_s = _WARM_UP_LEASES * self._spec.ttl_s - self._elapsed_s()
+        if await self._ends_within(warm_up_s) or not self._fits(spec):
             return 0
         loop = asyncio.get_running_loop()
         assert spec.phase is not None
@@ -166,9 +166,7 @@ class Nemesis:
         last_s = self._spec.time_s - self._length_s(spec) - self._elapsed_s()
         ending = asyncio.create_task(self._ending.wait())
         waited: set[asyncio.Future[Any]] = {trap.reached, ending}
-        await asyncio.wait(
-            waited, timeout=max(0, last_s), return_when=asyncio.FIRST_COMPLETED
-        )
+        await asyncio.wait(waited, timeout=max(0, last_s), return_when=asyncio.FIRST_COMPLETED)
         ending.cancel()
         if not trap.reached.done():
             self._traps.lift(trap)

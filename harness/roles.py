@@ -42,7 +42,7 @@ class Roles:
 
         A worker that passes a phase of a lock's use is its holder by that.
         """
-        return who in ("holder", "waiter", worker, _numbered(who, "worker", "w"), "all")
+        return who in ("holder", "waiter", "all") or _numbered(who, "worker", "w") == worker
 
     async def nodes(self, who: str) -> list[Node]:
         """Return the nodes that play a role now; empty while nobody does."""

@@ -11,6 +11,7 @@ life goes on as always.
 """
 
 import asyncio
+import contextlib
 import os
 import platform
 import signal
@@ -45,7 +46,7 @@ FINAL_S = 10.0
 
 def main(run_dir: Path) -> int:
     """Run what `run.yaml` in the folder describes, judge it, and return the exit code."""
-    from harness.judge import exit_code, finish
+    from harness.judge import HARNESS_ERROR, exit_code, finish
 
     folder = RunFolder(run_dir)
     try:
@@ -53,8 +54,14 @@ def main(run_dir: Path) -> int:
         run = Run(folder, spec, quiet=bool(recorded.get("quiet")))
         asyncio.run(run.live())
     except WinkleError as error:
-        folder.write("error.txt", str(error).encode())
-    return exit_code(finish(folder))
+        sys.stderr.write(f"{error}\n")
+        with contextlib.suppress(OSError):  # a full disk is one of the reasons to come here
+            folder.write("error.txt", str(error).encode())
+    try:
+        return exit_code(finish(folder))
+    except OSError as error:
+        sys.stderr.write(f"the verdict cannot be written: {error}\n")
+        return HARNESS_ERROR
 
 
 class Run:

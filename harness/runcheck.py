@@ -14,12 +14,14 @@ from harness import plugins
 from harness.errors import UsageError
 from harness.fault import Fault as FaultPlugin
 from harness.mistakes import Mistake, nearest, show, unknown
+from harness.note import PHASES
 from harness.runmodel import RANDOM, Draft, Fault, Named
 from harness.target import Leader, LockService, Server, Store, Target
 from harness.units import Duration
 from harness.workload import Workload
 
 Part = Literal["lock", "store"]
+DEFAULT_PHASE = "before-write"
 ROLES = (
     "holder",
     "waiter",
@@ -129,9 +131,8 @@ def _target(
             where: Part = "store" if only_in_store else part
             mistakes.append(mistake.under(where))
         return None
-    missing = [name for name in ("name", "servers") if not hasattr(made, name)]
-    if not isinstance(made, Target):
-        mistakes.append(Mistake((part,), f"{named.name} is no target: it has no {missing[0]}"))
+    if lacks := lacking(made, Target):
+        mistakes.append(Mistake((part,), f"{named.name} is no target: it has no {lacks}"))
         return None
     return made if _plays(part, named.name, made, mistakes) else None
 
@@ -169,11 +170,18 @@ def _workload(named: Named, mistakes: list[Mistake]) -> None:
     except plugins.PluginError as error:
         mistakes += [mistake.under("workload") for mistake in error.mistakes]
         return
-    missing = [n for n in ("name", "generators", "final", "check") if not hasattr(made, n)]
-    if not isinstance(made, Workload):
-        mistakes.append(
-            Mistake(("workload",), f"{named.name} is no workload: it has no {missing[0]}")
-        )
+    if lacks := lacking(made, Workload):
+        mistakes.append(Mistake(("workload",), f"{named.name} is no workload: it has no {lacks}"))
+
+
+def lacking(made: object, protocol: type) -> str:
+    """Return the parts of a protocol that an object lacks, in words; nothing when it has all."""
+    wanted = [*protocol.__annotations__, *vars(protocol)]
+    return ", ".join(
+        name
+        for name in dict.fromkeys(wanted)
+        if not name.startswith("_") and not hasattr(made, name)
+    )
 
 
 def _fault_kind(fault: Fault) -> list[Mistake]:
@@ -196,30 +204,41 @@ def _fault_kind(fault: Fault) -> list[Mistake]:
         return mistakes + [
             Mistake(m.path[1:] if m.path else ("kind",), m.text, m.at_key) for m in error.mistakes
         ]
-    if not isinstance(made, FaultPlugin):
-        parts = ("name", "available", "undo", "start", "stop", "gone")
-        lacks = next(part for part in parts if not hasattr(made, part))
+    if lacks := lacking(made, FaultPlugin):
         mistakes.append(Mistake(("kind",), f"{fault.kind} is no fault: it has no {lacks}"))
     return mistakes
 
 
 def _fault_times(fault: Fault) -> list[Mistake]:
-    if fault.at == RANDOM and fault.every is not None:
+    """What may stand beside what: `every` and `count`, and a phase only where a worker is meant."""
+    at = fault.at or DEFAULT_PHASE
+    if at == RANDOM and fault.every is not None:
         text = (
             "found together with at: random; allowed: at: random with count, or a start with every"
         )
         return [Mistake(("every",), text, at_key=True)]
-    if fault.at != RANDOM and fault.every is None and fault.count is not None:
-        text = "found without every; allowed: count beside every, or beside at: random"
+    if isinstance(at, Duration) and fault.every is None and fault.count is not None:
+        text = "found without every; allowed: count beside every, at: random, or a phase"
         return [Mistake(("count",), text, at_key=True)]
+    no_worker = fault.who in ROLES[1:] or fault.who.startswith("server:")
+    if at in PHASES and no_worker:
+        start = "missing" if fault.at is None else f"found {show(at)}"
+        text = (
+            f"{start}; {fault.who} passes no phase; allowed: random, or a time of the run like 3s"
+        )
+        return [Mistake(("at",), text)]
     return []
 
 
 def _fault_start(fault: Fault, draft: Draft) -> list[Mistake]:
-    if not isinstance(fault.at, Duration) or fault.at.seconds(draft.ttl) < draft.time:
+    """A window must end before the run does, or it is never begun."""
+    length_s = fault.length.seconds(draft.ttl)
+    at_s = fault.at.seconds(draft.ttl) if isinstance(fault.at, Duration) else 0.0
+    if at_s + length_s <= draft.time:
         return []
-    text = f"found {fault.at}; allowed: earlier than the end of the run at {draft.time:g}s"
-    return [Mistake(("at",), text)]
+    key = "at" if at_s else "for"
+    end = f"it would end at {at_s + length_s:g}s, after the run ({draft.time:g}s)"
+    return [Mistake((key,), f"found {fault.at if at_s else fault.length}; {end}")]
 
 
 def who_complaint(who: str, crowd: Crowd) -> str | None:
@@ -254,8 +273,8 @@ def _nobody(who: str, crowd: Crowd) -> str | None:
 
 
 def _number_complaint(what: str, number: int, crowd: Crowd) -> str | None:
-    known = crowd.lock_servers is not None and crowd.store_servers is not None
-    count = crowd.workers if what == "worker" else len(crowd.names) if known else None
+    servers = None if crowd.lock_servers is None else len(crowd.lock_servers)
+    count = crowd.workers if what == "worker" else servers
     if count is None or 1 <= number <= count:
         return None
     allowed = f"{what}:1 to {what}:{count}" if count else f"nothing, because there is no {what}"

@@ -55,6 +55,19 @@ def read(
     return given.spec(document.value, default_seed)
 
 
+def read_recorded(path: FilePath) -> tuple[RunSpec, dict[str, Any]]:
+    """Return the run of a run folder's `run.yaml`, and what was recorded with it.
+
+    Its names are not looked up: a run is judged where its targets do not exist.  Raises UsageError.
+    """
+    document = read_yaml(read_bytes(path), str(path))
+    draft, _, mistakes = _shaped(document.value)
+    if lines := report(document, mistakes):
+        raise UsageError("\n".join(lines))
+    recorded = draft.recorded if isinstance(draft.recorded, dict) else {}
+    return _spec(draft, 0), recorded
+
+
 def from_flags(flags: Flags, *, default_seed: int = 0) -> RunSpec:
     """Make a run of flags alone.  Raises UsageError with every mistake."""
     return _Given(None, flags).spec({}, default_seed)
@@ -158,21 +171,26 @@ def _with_option(workload: object, option: str, value: Any) -> object:
 
 def examine(value: Any, *, default_seed: int = 0) -> tuple[RunSpec | None, list[Mistake]]:
     """Return the run that plain data describes, or None and every mistake in it."""
+    draft, entries, mistakes = _shaped(value)
+    wrong = frozenset(str(mistake.path[0]) for mistake in mistakes if mistake.path)
+    if isinstance(value, Mapping):
+        mistakes = [*mistakes, *runcheck.check(draft, entries, wrong)]
+    if mistakes:
+        return None, mistakes
+    return _spec(draft, default_seed), []
+
+
+def _shaped(value: Any) -> tuple[Draft, list[runcheck.Entry], list[Mistake]]:
+    """Return what has the shape of a run file, and what has not."""
     if not isinstance(value, Mapping):
-        return None, [
-            Mistake((), f"found {show(value)}; allowed: a mapping, `lock:`, `store:`, ...")
-        ]
+        text = f"found {show(value)}; allowed: a mapping, `lock:`, `store:` and so on"
+        return Draft.model_validate({}), [], [Mistake((), text)]
     mistakes: list[Mistake] = []
     try:
         RunFile.model_validate(value)
     except ValidationError as error:
         mistakes = from_pydantic(error, _known_keys)
-    wrong = frozenset(str(mistake.path[0]) for mistake in mistakes if mistake.path)
-    draft, entries = _survivors(value, mistakes, wrong)
-    mistakes += runcheck.check(draft, entries, wrong)
-    if mistakes:
-        return None, mistakes
-    return _spec(draft, default_seed), []
+    return (*_survivors(value, mistakes), mistakes)
 
 
 def _known_keys(path: Path) -> Sequence[str]:
@@ -180,9 +198,10 @@ def _known_keys(path: Path) -> Sequence[str]:
 
 
 def _survivors(
-    value: Mapping[str, Any], mistakes: Sequence[Mistake], wrong: frozenset[str]
+    value: Mapping[str, Any], mistakes: Sequence[Mistake]
 ) -> tuple[Draft, list[runcheck.Entry]]:
     """Return what is right in a wrong file, so that the rest of it can be checked as well."""
+    wrong = {mistake.path[0] for mistake in mistakes if mistake.path}
     kept = {key: value[key] for key in KEYS if key in value and key not in wrong}
     for key in ("lock", "store", "workload"):
         if key in value and (part := _pruned(value[key], _below(mistakes, key))) is not None:
@@ -241,13 +260,14 @@ def _spec(draft: Draft, default_seed: int) -> RunSpec:
 
 
 def _fault(fault: Fault) -> FaultSpec:
-    at_random = fault.at == RANDOM
+    at = fault.at or runcheck.DEFAULT_PHASE
+    at_random = at == RANDOM
     return FaultSpec(
         kind=fault.kind,
         who=fault.who,
         length=fault.length,
-        at=fault.at if isinstance(fault.at, Duration) else None,
-        phase=None if at_random or isinstance(fault.at, Duration) else fault.at,
+        at=at if isinstance(at, Duration) else None,
+        phase=None if at_random or isinstance(at, Duration) else at,
         random_count=(fault.count or RANDOM_COUNT) if at_random else None,
         every=fault.every,
         count=None if at_random else fault.count,

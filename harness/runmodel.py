@@ -131,7 +131,9 @@ class Fault(_Short):
         min_length=1, strict=True, description="what happens; see `winkle list faults`"
     )
     who: str = Field("holder", strict=True, description="a role, or the name of a server or worker")
-    at: When = Field("before-write", description="what starts it")
+    at: When | None = Field(
+        None, description="what starts it; before-write where a worker is meant"
+    )
     length: Length = Field(
         Duration(2.0, in_leases=True),
         alias="for",

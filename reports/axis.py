@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 CUT_PX = 30.0
-TAIL_PX = 150.0
+TAIL_PX = 165.0
 _TICK_PX = 95.0
 
 
@@ -107,7 +107,7 @@ def axis(
         x = begin_x + half * scale
     pieces.append(Piece(begin_ns, end_ns, begin_x, x))
     if tail_ns is not None:
-        pieces.append(Piece(tail_ns - 1, tail_ns + 1, right - TAIL_PX, right))
+        pieces.append(Piece(tail_ns - 1, tail_ns + 8, right - TAIL_PX, right))
     return Axis(pieces, tail=tail_ns is not None)
 
 

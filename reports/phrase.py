@@ -12,6 +12,12 @@ def with_token(token: int | None) -> str:
     return "without a token" if token is None else f"with token {token}"
 
 
+def owner_words(worker: str, token: int | None) -> str:
+    """A worker with the token of its grant: `w1 (token 33)`."""
+    name = clean(worker, 60)
+    return name if token is None else f"{name} (token {token})"
+
+
 def outcome_words(call: Call) -> str:
     """The outcome of a call for people: what happened, or why nobody knows."""
     error = f": {clean(call.error, 160)}" if call.error else ""

@@ -92,9 +92,13 @@ class _Picture:
 
     def _lane(self, lane: Lane) -> None:
         add(self.root, "line", x1=0, x2=WIDTH, y1=self.y, y2=self.y, class_="rule")
-        add(self.root, "text", lane.title[:18], x=0, y=self.y + _PAD + 17, class_="lane")
-        if lane.sub:
-            add(self.root, "text", lane.sub, x=0, y=self.y + _PAD + 35, class_="sub")
+        title = add(self.root, "text", lane.title[:18], x=0, y=self.y + _PAD + 18, class_="lane")
+        if lane.second:
+            add(title, "tspan", lane.sub, dx=6, class_="sub")
+            y = self.y + _PAD + _BAR + _GAP + 15
+            add(self.root, "text", lane.second, x=0, y=y, class_="sub")
+        elif lane.sub:
+            add(self.root, "text", lane.sub, x=0, y=self.y + _PAD + 37, class_="sub")
         begin, labels = self.y, []
         self.y += _PAD
         for row in lane.rows:
@@ -141,7 +145,7 @@ class _Picture:
             add(group, "rect", fill=f"url(#{self.ident}-{pattern})", class_="pattern", **box)
         add(group, "rect", class_="box", **box)
         for text in span.labels:
-            if width_px(text) + 12 <= width:
+            if width_px(text, bold=True) + 10 <= width:
                 y = self.y + height / 2 + 4.5
                 add(group, "text", text, x=left + width / 2, y=y, class_="in")
                 return []
@@ -187,7 +191,7 @@ class _Picture:
                 add(group, "path", d=f"M{number(x)} {number(middle - 8)}l8 8l-8 8l-8-8z")
             case _:
                 add(group, "text", "?", x=x, y=middle + 5, class_="query")
-        style = "wrong" if mark.style == "cross" else ""
+        style = {"cross": "wrong", "refused here": "right"}.get(mark.style, "")
         return [Label(x - 9, mark.words, style)] if mark.words else []
 
     def _bracket(self, bracket: Bracket) -> None:
@@ -196,7 +200,7 @@ class _Picture:
         group = add(self.root, "g", class_="bracket")
         y = self.y + 34
         add(group, "path", d=f"M{number(left)} {number(y + 7)}v-9H{number(right)}v9")
-        width = width_px(bracket.words, 15)
+        width = width_px(bracket.words, 15, bold=True)
         x = max(_LEFT + width / 2, min((left + right) / 2, _RIGHT - width / 2))
         add(group, "text", bracket.words, x=x, y=self.y + 22)
         self.y += 48

@@ -201,10 +201,13 @@ class Reading:
         return sorted(news)
 
     def frozen(self, worker: str) -> Sequence[tuple[int, int, Window]]:
-        """The times in which a worker was proven to be frozen, with the fault that did it."""
+        """The times in which a worker was certainly frozen, with the fault that did it.
+
+        A worker may wake as soon as that is ordered, so the time until it was seen awake is not in.
+        """
         end_ns = self.evidence.history.end_ns
         return [
-            (window.on_ns, window.off_ns or window.heal_ns or end_ns, window)
+            (window.on_ns, window.heal_ns or window.off_ns or end_ns, window)
             for window in self.evidence.windows
             if worker in window.nodes
             and window.kind.startswith(FREEZING)

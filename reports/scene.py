@@ -14,7 +14,7 @@ from reports.phrase import with_token
 from reports.reading import NOT_MINE, Belief, Grant, Reading, refusal
 from reports.story import Story, calls_of, final_read, ops_of
 from reports.takeover import Takeover
-from reports.text import clean, count, lasting, show
+from reports.text import brief, clean, count, lasting, show
 
 _MAX_WORKERS = 5
 _MAX_FAULT_ROWS = 4
@@ -58,11 +58,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Lane:
-    """One line of the picture with its name at the left."""
+    """One line of the picture with its name at the left; `sub` explains its first row, `second` the next."""
 
     title: str
     sub: str
     rows: Sequence[Row]
+    second: str = ""
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def takeover_scene(scene: Takeover, story: Story, reading: Reading) -> Scene | N
     bracket = None
     if scene.stale_ns is not None:
         start_ns, end_ns = scene.stale_ns
-        bracket = Bracket(start_ns, end_ns, f"stale for {lasting(end_ns - start_ns)}")
+        bracket = Bracket(start_ns, end_ns, f"stale window: {lasting(end_ns - start_ns)}")
     tail_ns = reading.done_ns(last) if last is not None and lost else None
     if tail_ns is not None and tail_ns <= stage.end_ns:
         tail_ns = None
@@ -149,11 +150,16 @@ class _Stage:
         span_ns = max(self.times[-1] - self.times[0], 1_000_000)
         self.start_ns = self.times[0] - span_ns // 30
         self.end_ns = self.times[-1] + span_ns // 25
-        others = [g.worker for g in reading.grants(key) if self._visible(g.start_ns, g.end_ns)]
+        others = [g.worker for g in reading.grants(key) if self._matters(g)]
         self.workers = list(dict.fromkeys([*workers, *others]))[:_MAX_WORKERS]
 
     def _visible(self, start_ns: int, end_ns: int | None) -> bool:
         return start_ns <= self.end_ns and (end_ns is None or end_ns >= self.start_ns)
+
+    def _matters(self, grant: Grant) -> bool:
+        """Whether a grant was in force during the scene proper, not only on its rim."""
+        begun = grant.start_ns <= self.times[-1]
+        return begun and (grant.end_ns is None or grant.end_ns >= self.times[0])
 
     def _owner(self, worker: str) -> str:
         return f"owner{self.workers.index(worker)}" if worker in self.workers else "other"
@@ -177,8 +183,8 @@ class _Stage:
         shown: list[tuple[Span, Window]] = []
         for window in self.reading.evidence.windows:
             start_ns = window.on_ns if window.on_ns is not None else window.requested_ns
-            end_ns = window.off_ns if window.off_ns is not None else window.heal_ns
-            if self._visible(start_ns, end_ns):
+            end_ns = window.heal_ns if window.heal_ns is not None else window.off_ns
+            if window.nodes and self._visible(start_ns, end_ns):
                 span = _fault(window, start_ns, self.end_ns if end_ns is None else end_ns)
                 shown.append((span, window))
         # Faults on the workers of this scene explain it; only they are kept when there are too many.
@@ -189,10 +195,10 @@ class _Stage:
         return Lane("Faults", sub, rows[:_MAX_FAULT_ROWS])
 
     def _lock(self) -> Lane:
-        grants = [g for g in self.reading.grants(self.key) if self._visible(g.start_ns, g.end_ns)]
+        grants = [g for g in self.reading.grants(self.key) if self._matters(g)]
         spans = [self._grant(g) for g in grants]
         ends = [
-            Mark(g.lease_end_ns, "end", f"the lease of {g.worker} ends at the earliest")
+            Mark(g.lease_end_ns, "end", f"the lease of {g.worker} ends", words="lease ends")
             for g in grants
             if g.lease_end_ns is not None and g.lease_end_ns == g.end_ns
         ]
@@ -223,8 +229,8 @@ class _Stage:
         ]
         marks = [m for m in map(self._act, self._acts(worker)) if self._visible(m.time_ns, m.time_ns)]
         told = all(belief.told for belief in beliefs)
-        sub = "what it believes" if told else "what it must believe"
-        return Lane(worker, sub, [Row(spans), Row(frozen, marks, thin=True)])
+        sub = "believes" if told else "must believe"
+        return Lane(worker, sub, [Row(spans), Row(frozen, marks, thin=True)], "does")
 
     def _belief(self, worker: str, belief: Belief) -> Iterable[Span]:
         until_ns = self.end_ns if belief.end_ns is None else belief.end_ns
@@ -271,7 +277,7 @@ class _Stage:
             if (c := self.reading.call(i)) is not None and c.f == "read" and c.key == self.key
         ]
         if last is not None:
-            words = f"at the end: {show(last.result, 14)}"
+            words = f"at the end: {brief(last.result)}"
             marks.append(Mark(self.reading.done_ns(last), "read", words, last.index, words))
         if not spans and not marks:
             return Lane("Resource", "", [])
@@ -299,7 +305,8 @@ class _Stage:
         title = f"{count(len(run), 'write')} of {first.worker} {with_token(first.token)}, accepted"
         start_ns, end_ns = first.call_ns, self.reading.done_ns(last)
         labels = (token + several, token, number)
-        return Span(start_ns, end_ns, self._owner(first.worker), labels, title, first.index, must=True)
+        told = first.call_ns <= self.reading.done_ns(self.wrong)
+        return Span(start_ns, end_ns, self._owner(first.worker), labels, title, first.index, told)
 
     def _special(self, call: Call) -> Mark | None:
         """The writes that get a mark of their own: wrong, refused, unknown."""

@@ -93,7 +93,7 @@ def _stale_owner(scene: Takeover, reading: Reading) -> Iterable[Line]:
     if own:
         yield Line(
             reading.done_ns(own[-1]),
-            f"{worker} is the owner and writes: {count(len(own), 'accepted write')} so far.",
+            f"{worker} is the owner and has written {count(len(own), 'time')}; the resource accepted it.",
             ops_of(own[-1]),
         )
     yield from _check(scene, reading)
@@ -150,14 +150,22 @@ def _faults(
     for window in shown[: _MAX_FAULT_LINES // 2]:
         begin_ns = window.on_ns if window.on_ns is not None else window.requested_ns
         yield Line(begin_ns, _fault_begins(window, reading), () if window.op is None else (window.op,))
-        if window.off_ns is not None and window.off_ns <= until_ns:
-            yield Line(window.off_ns, _fault_ends(window, begin_ns, reading, scene))
+        end_ns = _end_ns(window)
+        if end_ns is not None and end_ns <= until_ns:
+            yield Line(end_ns, _fault_ends(window, (begin_ns, end_ns), reading, scene))
 
 
 def _overlaps(window: Window, since_ns: int, until_ns: int) -> bool:
     begin_ns = window.on_ns if window.on_ns is not None else window.requested_ns
-    end_ns = window.off_ns if window.off_ns is not None else window.heal_ns
+    end_ns = _end_ns(window)
+    if not window.nodes:
+        return False
     return begin_ns <= until_ns and (end_ns is None or end_ns >= since_ns)
+
+
+def _end_ns(window: Window) -> int | None:
+    """When the undo was ordered: from there on the fault is no longer certain."""
+    return window.heal_ns if window.heal_ns is not None else window.off_ns
 
 
 def _freezes(window: Window, reading: Reading) -> bool:
@@ -173,10 +181,10 @@ def _fault_begins(window: Window, reading: Reading) -> str:
 
 
 def _fault_ends(
-    window: Window, begin_ns: int, reading: Reading, scene: Takeover | None
+    window: Window, force_ns: tuple[int, int], reading: Reading, scene: Takeover | None
 ) -> str:
-    nodes, off_ns = clean(", ".join(window.nodes)), window.off_ns or 0
-    after = lasting(off_ns - begin_ns)
+    nodes, off_ns = clean(", ".join(window.nodes)), force_ns[1]
+    after = lasting(off_ns - force_ns[0])
     if not _freezes(window, reading):
         return f"The fault {clean(window.kind)} on {nodes} ends after {after}."
     still = ""
@@ -189,10 +197,14 @@ def _fault_ends(
 
 def belief_at(reading: Reading, scene: Takeover, time_ns: int) -> Belief | None:
     """What the old owner believed at a time: the hold that covers it, if any."""
-    for belief in reading.beliefs(scene.late.worker, scene.key):
-        if belief.start_ns <= time_ns and (belief.end_ns is None or belief.end_ns > time_ns):
-            return belief
-    return None
+    last = _last_belief(reading, scene, time_ns)
+    return last if last is not None and (last.end_ns is None or last.end_ns > time_ns) else None
+
+
+def _last_belief(reading: Reading, scene: Takeover, time_ns: int) -> Belief | None:
+    found = reading.beliefs(scene.late.worker, scene.key)
+    begun = [b for b in found if scene.stale.call.call_ns <= b.start_ns <= time_ns]
+    return begun[-1] if begun else None
 
 
 def _lease_end(scene: Takeover, reading: Reading) -> Iterable[Line]:
@@ -267,12 +279,16 @@ def _although(scene: Takeover, reading: Reading) -> str:
 
 def _afterwards(scene: Takeover, reading: Reading) -> Iterable[Line]:
     done_ns = reading.done_ns(scene.late)
-    belief = belief_at(reading, scene, done_ns)
+    belief = _last_belief(reading, scene, done_ns)
     worker = scene.late.worker
     if belief is not None and belief.end_ns is not None:
-        late = lasting(belief.end_ns - done_ns)
+        gap = lasting(abs(belief.end_ns - done_ns))
         why = f" ({clean(belief.why, 120)})" if belief.why else ""
-        yield Line(belief.end_ns, f"{worker} learns that it is not the owner{why}, {late} after the write.")
+        learnt = f"{worker} learns that it is no longer the owner{why}"
+        if belief.end_ns < done_ns:
+            yield Line(belief.end_ns, f"{learnt}, but its write is already on its way.")
+        else:
+            yield Line(belief.end_ns, f"{learnt}, {gap} after the write.")
     if scene.lost:
         yield Line(
             None,
@@ -317,22 +333,18 @@ def _why(scene: Takeover, reading: Reading, anomaly: Anomaly | None) -> str:
             "Nothing of the new owner was touched."
         )
     name = anomaly.name if anomaly is not None else "stale-owner-write"
-    rule = rules.rule(name) or rules.RULES["stale-owner-write"]
+    must = rules.must(name) or rules.must("stale-owner-write")
     told = "the new owner had written before it"
     if first is not None and first.token is not None and late.token is not None:
         told = f"token {late.token} was accepted after token {first.token}"
-    accepted = rules.why_accepted(reading.evidence.fence)
-    if name == "forgotten-fence":
-        accepted = "The resource had refused lower tokens before, but it lost the highest token that it had seen."
-    return f"{rule.must} Here {told}. {accepted}"
+    accepted = rules.why_accepted(name, reading.evidence.fence)
+    return f"{must} Here {told}. {accepted}"
 
 
 def _prevention(scene: Takeover, reading: Reading, anomaly: Anomaly | None) -> str:
     if scene.refused:
         return "Nothing is to be done: this is the behaviour that the lock alone cannot give."
-    if anomaly is not None and anomaly.name == "forgotten-fence":
-        return rules.RULES["forgotten-fence"].cure
-    return rules.prevention(reading.evidence.fence)
+    return rules.prevention(anomaly.name if anomaly else "", reading.evidence.fence)
 
 
 def calls_of(anomaly: Anomaly, reading: Reading) -> Sequence[Call]:
@@ -352,13 +364,12 @@ def generic_story(anomaly: Anomaly, reading: Reading) -> Story:
     if calls:
         since_ns = min(c.call_ns for c in calls)
         lines += _faults(reading, since_ns, max(reading.done_ns(c) for c in calls), None)
-    rule = rules.rule(anomaly.name)
     if len(calls) > len(shown):
         lines.append(Line(None, f"{len(calls) - len(shown)} more calls of this finding are not told."))
     return _story(
         lines,
-        f"{rule.must} {clean(anomaly.sentence)}" if rule else clean(anomaly.sentence),
-        rule.cure if rule else "",
+        f"{rules.must(anomaly.name)} {clean(anomaly.sentence)}".strip(),
+        rules.cure(anomaly.name),
     )
 
 

@@ -28,7 +28,7 @@ def points(
     if scene is not None and not scene.refused:
         found += _order(reading, scene)
     found += _faults(reading.evidence.windows)
-    if reading.malformed is None:
+    if reading.calls:
         found.append(_unknown_outcomes(reading, anomaly, scene))
     if scene is not None:
         found += _lease(reading, scene)

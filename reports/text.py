@@ -53,6 +53,12 @@ def show(value: Any, limit: int = VALUE_LIMIT) -> str:
     return clean(text, limit)
 
 
+def brief(value: Any, limit: int = 14) -> str:
+    """Return the beginning of a recorded value, where there is room for a few letters only."""
+    text = show(value, limit + 1)
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
 def quoted(value: Any, limit: int = 40) -> str:
     """Return a recorded value in quotation marks, for use inside a sentence."""
     return f"“{show(value, limit)}”"

@@ -96,9 +96,7 @@ class Script:
         """A try to take the lock; `token` is what an `ok` brings."""
         asked = {} if self.ttl_s is None else {"ttl_s": self.ttl_s}
         given = asked if ttl_s is None else {"ttl_s": ttl_s}
-        return self.call(
-            worker, "acquire", at, ret, value=asked, result=given, got=token, **rest
-        )
+        return self.call(worker, "acquire", at, ret, value=asked, result=given, got=token, **rest)
 
     def renew(
         self, worker: str, token: int | None, at: float, ret: float | None, **rest: Any

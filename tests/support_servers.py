@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from harness.cluster import command
 from harness.target import Cluster, Place, Ready, Server, Target
 
 PATIENCE_S = 30.0
@@ -70,21 +71,15 @@ class Servers:
             until(lambda: target.ready(self.cluster) is None, "the target is ready")
 
     def _spawn(self, name: str) -> None:
-        place, server = self.cluster[name], self._servers[name]
-        names = {
-            "address": place.address,
-            "data": place.data,
-            "name": name,
-            "peer": {other.name: other.address for other in self.cluster.places},
-        }
+        argv, env = command(self._servers[name], self.cluster)
         with self._log(name).open("ab") as log:
             self._processes[name] = subprocess.Popen(
-                [word.format(**names) for word in server.argv],
+                argv,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 cwd="/",
-                env={**os.environ, **server.env},
+                env={**os.environ, **env},
             )
 
     def _log(self, name: str) -> Path:
@@ -117,7 +112,8 @@ class Servers:
         tasks = Path(f"/proc/{process.pid}/task")
         until(
             lambda: all(
-                (task / "stat").read_text().rpartition(") ")[2][0] == "T" for task in tasks.iterdir()
+                (task / "stat").read_text().rpartition(") ")[2][0] == "T"
+                for task in tasks.iterdir()
             ),
             f"{name} is stopped",
         )

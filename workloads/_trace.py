@@ -1,9 +1,8 @@
 """The history of the `fencing` workload, key by key: grants, the writes made under them, reads.
 
-Owners are ranked by *level*.  Where every grant carries a fencing token, the level of a grant or a
-write is the rank of its token.  Where a lock gives none, grants are ranked by real time: acquires
-whose intervals overlap, directly or through others, share a level, so a lower level certainly was
-granted before.  A key without any grant is a plain register, and all its writes are of one level.
+Keys are independent (locality, Herlihy and Wing 1990), so each is judged alone.  A key whose calls
+cannot be understood is set aside with the reason, and the others are judged.  A key without any
+grant is a plain register: all its writes are of one level.
 """
 
 from bisect import bisect_left
@@ -15,61 +14,23 @@ from typing import Any
 
 from harness.history import Call, History
 from harness.verdict import Reason, Unknown
-from workloads._words import done_ns, ended, show
+from workloads._grants import (
+    Grant,
+    Own,
+    ShapeError,
+    make_grants,
+    ranks_by_time,
+    ranks_by_token,
+)
+from workloads._words import show
 
 OPERATIONS = frozenset({"acquire", "renew", "check", "read", "write", "release"})
-
-
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """An acknowledged acquire with what followed from it.
-
-    `renewals` are the acknowledged ones, `release` the first one asked for, whatever its outcome.
-    `left_ns` is when the worker turned away from it: it asked for the release, or for another lock.
-    """
-
-    acquire: Call
-    level: int
-    ttl_ns: int | None
-    renewals: tuple[Call, ...]
-    release: Call | None
-    left_ns: float
-
-    @property
-    def worker(self) -> str:
-        """Who got it."""
-        return self.acquire.worker
-
-    @property
-    def token(self) -> int | None:
-        """The fencing token that came with it."""
-        return self.acquire.result_token
-
-    @property
-    def start_ns(self) -> int:
-        """When it was acknowledged: the certain hold begins."""
-        return done_ns(self.acquire)
-
-    @property
-    def lease_end_ns(self) -> int | None:
-        """When the lease ends at the earliest, as acknowledged; None when it has no end.
-
-        The service starts to count when it handles the request, so not before the request was made.
-        """
-        if self.ttl_ns is None:
-            return None
-        return max([self.acquire.call_ns, *(r.call_ns for r in self.renewals)]) + self.ttl_ns
-
-    @property
-    def end_ns(self) -> float:
-        """When the certain hold ends: release asked for, or end of the lease; else never."""
-        lease_end_ns = inf if self.lease_end_ns is None else self.lease_end_ns
-        return lease_end_ns if self.release is None else min(lease_end_ns, self.release.call_ns)
+_REASONS_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A write with its place among the owners; `grant` None: its token was never granted to it."""
+    """A write with its place among the owners; `grant` None: it was never granted what it used."""
 
     call: Call
     level: int
@@ -82,10 +43,11 @@ class Trace:
 
     key: str
     tokens: bool
+    levels: int
     grants: tuple[Grant, ...]
     writes: tuple[Write, ...]
     calls: Mapping[str, Sequence[Call]]
-    _own: Mapping[tuple[str, int | None], tuple[list[int], list[Grant]]]
+    own: Own
 
     def of(self, f: str) -> Sequence[Call]:
         """The calls of one operation, in the order of their invocations."""
@@ -93,7 +55,17 @@ class Trace:
 
     def grant_of(self, call: Call) -> Grant | None:
         """The latest grant to the caller, of the token that it used, acknowledged before the call."""
-        return _latest(self._own, call, call.token if self.tokens else None)
+        return self.own.latest(call, call.token if self.tokens else None)
+
+    def earliest_above(self, moments: Iterable[tuple[int, float]]) -> list[float]:
+        """For each level, the earliest of the given (level, time) of any *higher* level, or infinity."""
+        first = [inf] * (self.levels + 1)
+        for level, time_ns in moments:
+            first[level] = min(first[level], time_ns)
+        above = [inf] * (self.levels + 1)
+        for level in range(self.levels - 1, -1, -1):
+            above[level] = min(above[level + 1], first[level + 1])
+        return above
 
 
 @dataclass(frozen=True)
@@ -105,193 +77,83 @@ class Book:
     foreign: Mapping[str, int]
 
 
-class _ShapeError(Exception):
-    """The calls on one key cannot be understood."""
-
-
 def read_traces(history: History) -> Book:
     """Return the traces of a history.  Raises MalformedHistoryError when it is not one."""
     keys: dict[str, dict[str, list[Call]]] = {}
-    foreign: Counter[str] = Counter()
-    unknown: list[Unknown] = []
     acquires: dict[str, list[Call]] = defaultdict(list)
+    foreign: Counter[str] = Counter()
+    strange: list[str] = []
     for call in history.calls:
         if call.f not in OPERATIONS:
             foreign[call.f] += 1
         elif call.key is None:
-            unknown.append(_malformed(f"op {call.index}: {call.f} without a key"))
+            strange.append(f"op {call.index}: {call.f} without a key")
         else:
             keys.setdefault(call.key, {}).setdefault(call.f, []).append(call)
             if call.f == "acquire":
                 acquires[call.worker].append(call)
+    next_try_ns = _next_tries(acquires)
     traces = []
     for key in sorted(keys):
         try:
-            traces.append(_trace(key, keys[key], acquires))
-        except _ShapeError as error:
-            unknown.append(_malformed(f"{key}: {error}"))
-    return Book(tuple(traces), tuple(unknown[:20]), foreign)
+            traces.append(_trace(key, keys[key], next_try_ns))
+        except ShapeError as error:
+            strange.append(f"{key}: {error}")
+    unknown = tuple(Unknown(reason=Reason.MALFORMED, text=t) for t in strange[:_REASONS_MAX])
+    return Book(tuple(traces), unknown, foreign)
 
 
-def _malformed(text: str) -> Unknown:
-    return Unknown(reason=Reason.MALFORMED, text=text)
+def _next_tries(acquires: Mapping[str, Sequence[Call]]) -> dict[int, float]:
+    """When the worker of each acquire (by index) next asked for a lock after its answer."""
+    following: dict[int, float] = {}
+    for mine in acquires.values():
+        indexes = [call.index for call in mine]
+        for call in mine:
+            if call.ret_index is not None:
+                place = bisect_left(indexes, call.ret_index)
+                following[call.index] = mine[place].call_ns if place < len(mine) else inf
+    return following
 
 
 def _trace(
-    key: str, calls: Mapping[str, Sequence[Call]], acquires: Mapping[str, Sequence[Call]]
+    key: str, calls: Mapping[str, Sequence[Call]], next_try_ns: Mapping[int, float]
 ) -> Trace:
     won = [call for call in calls.get("acquire", ()) if call.outcome == "ok"]
     written = calls.get("write", ())
     _check_shapes(calls)
-    tokens = all(c.result_token is not None for c in won) if won else any(
-        c.token is not None for c in written
-    )
-    rank = _by_token(won, written) if tokens else _by_time(won)
-    grants = _grants(won, calls, rank, acquires, tokens=tokens)
-    own = _index(grants)
+    # Before any grant (a register alone) the writes say whether tokens are in use.
+    granted = [call.result_token for call in won] or [call.token for call in written]
+    tokens = bool(granted) and None not in granted
+    rank = ranks_by_token(won, written) if tokens else ranks_by_time(won)
+    grants = make_grants(won, rank, calls, next_try_ns, tokens=tokens)
+    own = Own.of(grants)
     writes = []
     for call in written:
-        grant = _latest(own, call, call.token if tokens else None)
-        writes.append(Write(call, _level(call, grant, rank, tokens=tokens, free=not won), grant))
-    return Trace(key, tokens, grants, tuple(writes), calls, own)
-
-
-def _level(
-    call: Call, grant: Grant | None, rank: Mapping[int, int], *, tokens: bool, free: bool
-) -> int:
-    if tokens:
-        if call.token is None:
-            raise _ShapeError(f"op {call.index} writes without a token, other ops have tokens")
-        return rank[call.token]
-    if grant is None and not free:
-        raise _ShapeError(f"op {call.index} writes with neither a token nor a grant before it")
-    return 0 if grant is None else grant.level
+        grant = own.latest(call, call.token if tokens else None)
+        if tokens:
+            if call.token is None:
+                raise ShapeError(f"op {call.index} writes without a token, the grants have tokens")
+            level = rank[call.token]
+        elif grant is None and won:
+            raise ShapeError(f"op {call.index} writes without any grant before it")
+        else:
+            level = 0 if grant is None else grant.level
+        writes.append(Write(call, level, grant))
+    levels = max((len(rank), 1))
+    return Trace(key, tokens, levels, grants, tuple(writes), calls, own)
 
 
 def _check_shapes(calls: Mapping[str, Sequence[Call]]) -> None:
     written: dict[Any, Call] = {}
     for call in calls.get("write", ()):
         if not isinstance(call.value, str | int):
-            raise _ShapeError(f"op {call.index} writes {show(call.value)}, which is no text")
+            raise ShapeError(f"op {call.index} writes {show(call.value)}, which is no text")
         twin = written.setdefault(call.value, call)
         if twin is not call:
-            raise _ShapeError(
+            raise ShapeError(
                 f"ops {twin.index} and {call.index} both write {show(call.value)}, so a read of it"
                 " does not say which of them it saw"
             )
     for call in calls.get("read", ()):
         if call.outcome == "ok" and call.result is None and call.result_token is not None:
-            raise _ShapeError(f"op {call.index} read a token without a value")
-
-
-def _by_token(won: Iterable[Call], written: Iterable[Call]) -> dict[int, int]:
-    """The level of each token."""
-    used = {c.result_token for c in won} | {c.token for c in written}
-    return {token: level for level, token in enumerate(sorted(t for t in used if t is not None))}
-
-
-def _by_time(won: Sequence[Call]) -> dict[int, int]:
-    """The level of each acquire, by its index: a new one where all before it had ended."""
-    levels: dict[int, int] = {}
-    level, until_ns = -1, -1
-    for call in won:  # already in the order of invocations
-        if call.call_ns > until_ns:
-            level += 1
-        until_ns = max(until_ns, done_ns(call))
-        levels[call.index] = level
-    return levels
-
-
-def _ttl_ns(acquire: Call) -> int | None:
-    """The lease as granted, or else as asked for; None when neither says one."""
-    for value in (acquire.result, acquire.value):
-        ttl_s = value.get("ttl_s") if isinstance(value, dict) else None
-        if ttl_s is None:
-            continue
-        if isinstance(ttl_s, bool) or not isinstance(ttl_s, int | float) or not 0 < ttl_s < 1e9:
-            raise _ShapeError(f"op {acquire.index} has a lease of {show(ttl_s)} seconds")
-        return round(ttl_s * 1e9)
-    return None
-
-
-def _grants(
-    won: Sequence[Call],
-    calls: Mapping[str, Sequence[Call]],
-    rank: Mapping[int, int],
-    acquires: Mapping[str, Sequence[Call]],
-    *,
-    tokens: bool,
-) -> tuple[Grant, ...]:
-    bare = [
-        Grant(call, rank[_rank_key(call, tokens=tokens)], _ttl_ns(call), (), None, inf)
-        for call in won
-    ]
-    own = _index(bare)
-    renewals: dict[int, list[Call]] = defaultdict(list)
-    releases: dict[int, Call] = {}
-    for f in ("renew", "release"):
-        for call in calls.get(f, ()):
-            grant = _latest(own, call, call.token if tokens else None)
-            if grant is not None and f == "release":
-                releases.setdefault(grant.acquire.index, call)
-            elif grant is not None and call.outcome == "ok":
-                renewals[grant.acquire.index].append(call)
-    tries = {worker: [c.index for c in mine] for worker, mine in acquires.items()}
-    made = []
-    for grant in bare:
-        call = grant.acquire
-        mine = acquires[call.worker]
-        place = bisect_left(tries[call.worker], call.ret_index or 0)
-        next_try_ns = mine[place].call_ns if place < len(mine) else inf
-        release = releases.get(call.index)
-        left_ns = next_try_ns if release is None else min(next_try_ns, release.call_ns)
-        renewed = tuple(renewals[call.index])
-        made.append(Grant(call, grant.level, grant.ttl_ns, renewed, release, left_ns))
-    return tuple(sorted(made, key=lambda grant: (grant.start_ns, grant.acquire.index)))
-
-
-def _rank_key(call: Call, *, tokens: bool) -> int:
-    return call.result_token if tokens and call.result_token is not None else call.index
-
-
-def _index(
-    grants: Iterable[Grant],
-) -> dict[tuple[str, int | None], tuple[list[int], list[Grant]]]:
-    """Grants by worker, and by worker and token, in the order of their acknowledgements."""
-    found: dict[tuple[str, int | None], tuple[list[int], list[Grant]]] = {}
-    for grant in sorted(grants, key=lambda grant: grant.acquire.ret_index or 0):
-        for token in {None, grant.token}:
-            indexes, listed = found.setdefault((grant.worker, token), ([], []))
-            indexes.append(grant.acquire.ret_index or 0)
-            listed.append(grant)
-    return found
-
-
-def _latest(
-    own: Mapping[tuple[str, int | None], tuple[list[int], list[Grant]]],
-    call: Call,
-    token: int | None,
-) -> Grant | None:
-    indexes, grants = own.get((call.worker, token), ([], []))
-    place = bisect_left(indexes, call.index)
-    return grants[place - 1] if place else None
-
-
-def earliest(moments: Iterable[tuple[int, float]], levels: int) -> list[float]:
-    """For each level, the earliest of the given (level, time) of any *higher* level; else infinity."""
-    first = [inf] * (levels + 1)
-    for level, time_ns in moments:
-        first[level] = min(first[level], time_ns)
-    above = [inf] * (levels + 1)
-    for level in range(levels - 1, -1, -1):
-        above[level] = min(above[level + 1], first[level + 1])
-    return above
-
-
-def top_level(trace: Trace) -> int:
-    """Return how many levels a trace has."""
-    highest = max((g.level for g in trace.grants), default=-1)
-    return max(highest, max((w.level for w in trace.writes), default=-1)) + 1
-
-
-__all__ = ["Book", "Grant", "Trace", "Write", "earliest", "ended", "read_traces", "top_level"]
+            raise ShapeError(f"op {call.index} read a token without a value")

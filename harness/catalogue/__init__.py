@@ -1,1 +1,0 @@
-"""The pages of the catalogue of anomalies, by what they are about."""

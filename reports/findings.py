@@ -1,0 +1,143 @@
+"""Findings as the page shows them: one picture and one story for all that one late write broke.
+
+A stale write usually breaks several properties at once (the order of tokens, and an update is lost).
+They are one event, so they are told once; the others stand beside it by name and sentence.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from harness.verdict import Anomaly
+from reports import picture, rules
+from reports.phrase import owner_words
+from reports.reading import Reading, member
+from reports.scene import Scene, generic_scene, takeover_scene
+from reports.story import Story, generic_story, takeover_story
+from reports.takeover import Takeover, refused_takeover, takeover_of
+from reports.text import clean, lasting, quoted
+
+MAX_PICTURES = 6
+MAX_LISTED = 20
+_MAX_CITED = 12
+
+
+@dataclass
+class Finding:
+    """One event of a page.  `also` are further anomalies that the same write caused."""
+
+    ident: str
+    anomaly: Anomaly | None
+    takeover: Takeover | None
+    story: Story
+    scene: Scene | None
+    also: list[Anomaly] = field(default_factory=list)
+    svg: str = ""
+
+    @property
+    def title(self) -> str:
+        """What happened, in one sentence."""
+        if self.anomaly is not None:
+            return clean(self.anomaly.sentence)
+        assert self.takeover is not None
+        late = self.takeover.late
+        return f"{clean(late.worker, 60)} wrote too late, and the resource refused it."
+
+    @property
+    def must(self) -> str:
+        """The property that was broken, empty for a name outside the catalogue."""
+        return rules.must(self.anomaly.name) if self.anomaly else ""
+
+    @property
+    def cited(self) -> list[int]:
+        """The ops that the page must be able to show for this finding, the wrong one first."""
+        wrong = [self.takeover.late.index] if self.takeover else []
+        told = [i for line in self.story.lines for i in line.ops]
+        proof = [i for a in (self.anomaly, *self.also) if a for i in cited_ops(a)]
+        return list(dict.fromkeys([*wrong, *proof, *told]))
+
+    def draw(self, linked: Callable[[int], bool]) -> None:
+        """Make the picture; `linked` says which ops have a row in the page."""
+        if self.scene is not None:
+            self.svg = picture.render(self.scene, self.story, self.ident, self.title, linked)
+
+
+def cited_ops(anomaly: Anomaly) -> tuple[int, ...]:
+    """The ops of a finding that a page names: the first ones, and always the last, the wrong one."""
+    if len(anomaly.ops) <= _MAX_CITED:
+        return anomaly.ops
+    return (*anomaly.ops[: _MAX_CITED - 1], anomaly.ops[-1])
+
+
+def findings(
+    anomalies: Sequence[Anomaly], reading: Reading
+) -> tuple[list[Finding], list[Anomaly], int]:
+    """The events with pictures, further anomalies to list, and how many are not even listed."""
+    shown: list[Finding] = []
+    listed: list[Anomaly] = []
+    by_write: dict[int, Finding] = {}
+    hidden = 0
+    for anomaly in anomalies:
+        scene = takeover_of(anomaly, reading)
+        same = by_write.get(scene.late.index) if scene is not None else None
+        if same is not None and len(same.also) < MAX_LISTED:
+            same.also.append(anomaly)
+        elif len(shown) < MAX_PICTURES:
+            found = _finding(f"f{len(shown)}", anomaly, scene, reading)
+            shown.append(found)
+            if scene is not None:
+                by_write[scene.late.index] = found
+        elif len(listed) < MAX_LISTED:
+            listed.append(anomaly)
+        else:
+            hidden += 1
+    return shown, listed, hidden
+
+
+def _finding(
+    ident: str, anomaly: Anomaly, scene: Takeover | None, reading: Reading
+) -> Finding:
+    if scene is None:
+        story = generic_story(anomaly, reading)
+        return Finding(ident, anomaly, None, story, generic_scene(anomaly, story, reading))
+    story = takeover_story(scene, reading, anomaly)
+    return Finding(ident, anomaly, scene, story, takeover_scene(scene, story, reading))
+
+
+def refused(reading: Reading) -> Finding | None:
+    """The first late write that the resource refused, told like a finding."""
+    scene = refused_takeover(reading)
+    if scene is None:
+        return None
+    story = takeover_story(scene, reading, None)
+    return Finding("f0", None, scene, story, takeover_scene(scene, story, reading))
+
+
+def in_short(finding: Finding | None, reading: Reading) -> list[tuple[str, str]]:
+    """Who wrote too late, what it did, and why the resource let it happen (or did not)."""
+    if finding is None or finding.takeover is None:
+        return []
+    scene = finding.takeover
+    late, stale, newer = scene.late, scene.stale, scene.newer
+    who = f"{owner_words(late.worker, stale.token)}, the old owner."
+    done_ns = reading.done_ns(late)
+    if scene.lease_end_ns is not None and scene.lease_end_ns < done_ns:
+        who += f" Its lease had been over for {lasting(done_ns - scene.lease_end_ns)}."
+    if any(on <= done_ns and off >= stale.start_ns for on, off, _ in reading.frozen(late.worker)):
+        who += " It had been frozen and did not notice."
+    owner = "" if newer is None else owner_words(newer.worker, newer.token)
+    key = quoted(late.key) if late.key is not None else "the resource"
+    if scene.refused:
+        what = f"It tried to write {quoted(late.value)} to {key}" + (
+            f", which by then belonged to {owner}." if owner else "."
+        )
+        why = f"It refused: {clean(late.error or '', 160)}. What the new owner had written stayed."
+        return [("Who woke up too late", who), ("What it tried", what), ("What the resource did", why)]
+    over = member(late.result, "over")
+    what = f"It wrote {quoted(late.value)} to {key}"
+    if over is not None:
+        what += f" over {quoted(member(over, 'value'))}, the value of the new owner {owner}."
+    else:
+        what += f" after the new owner {owner} had written to it." if owner else "."
+    name = finding.anomaly.name if finding.anomaly else ""
+    why = rules.why_accepted(name, reading.evidence.fence)
+    return [("Who wrote too late", who), ("What it did", what), ("Why the resource let it happen", why)]

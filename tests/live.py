@@ -1,0 +1,108 @@
+"""Starting and watching real runs from tests."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from harness import procfs
+from harness.ledger import read
+
+ROOT = Path(__file__).resolve().parent.parent
+NOOP = str(ROOT / "bench" / "noop.py")
+BOUND_S = 30.0
+T = TypeVar("T")
+
+
+def until(look: Callable[[], T | None], what: str, bound_s: float = BOUND_S) -> T:
+    """Return what `look` returns as soon as it is something; fail after a generous bound."""
+    deadline = time.monotonic() + bound_s
+    while time.monotonic() < deadline:
+        if found := look():
+            return found
+        time.sleep(0.005)
+    raise AssertionError(f"waited {bound_s:g} s for {what}")
+
+
+@dataclass
+class LiveRun:
+    """A run in a process of its own, with the chain of processes that carries it."""
+
+    process: "subprocess.Popen[bytes]"
+    state: Path
+    out: Path
+
+    def ledger(self) -> Path | None:
+        """The run's ledger, once it is there."""
+        return next(iter(self.state.glob("vanwinkle/ledgers/*.jsonl")), None)
+
+    def fault_in_force(self) -> bool:
+        """Whether the run's ledger names a fault and its processes are stopped."""
+        path = self.ledger()
+        if path is None:
+            return False
+        head, entries = read(path)
+        return any(
+            set(procfs.thread_states(pid).values()) == {procfs.STOPPED}
+            for pid in self.members(head["pid_namespace"])
+            if entries
+        )
+
+    def namespace(self) -> int:
+        """The inode of the sandbox's pid namespace."""
+        path = self.ledger()
+        assert path is not None
+        return int(read(path)[0]["pid_namespace"])
+
+    def members(self, namespace: int) -> list[int]:
+        """All processes of the sandbox, as pids of this machine."""
+        return [p for p in procfs.pids() if procfs.namespace_inode(p, "pid") == namespace]
+
+    def chain(self) -> dict[str, int]:
+        """The pids of outer, helper, init and harness."""
+        namespace = self.namespace()
+        inner = {procfs.inner_pid(pid): pid for pid in self.members(namespace)}
+        init = inner[1]
+        helper = _parent(init)
+        harness = next(p for p in self.members(namespace) if _parent(p) == init and _is_run(p))
+        return {"outer": self.process.pid, "helper": helper, "init": init, "harness": harness}
+
+    def folder(self) -> Path:
+        """The run folder."""
+        return (self.out / "latest").resolve()
+
+
+def _parent(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text("ascii", "replace").splitlines():
+        if line.startswith("PPid:"):
+            return int(line.split()[1])
+    raise AssertionError(f"{pid} has no parent")
+
+
+def _is_run(pid: int) -> bool:
+    return b"harness.local.main" in Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+@contextmanager
+def live_run(tmp_path: Path, run_file: str) -> Iterator[LiveRun]:
+    """Start `winkle run` on the text of a run file."""
+    path = tmp_path / "run-file.yaml"
+    path.write_text(run_file)
+    out, state = tmp_path / "runs", tmp_path / "state"
+    with (tmp_path / "stderr").open("wb") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "harness.cli", "run", str(path), "--out", str(out)],
+            env=os.environ | {"XDG_STATE_HOME": str(state)},
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+        )
+    try:
+        yield LiveRun(process, state, out)
+    finally:
+        process.kill()
+        process.wait()

@@ -1,4 +1,4 @@
-"""A target that does nothing and a workload that never waits: what is left is the harness itself."""
+"""A target that does nothing and a workload that never waits: what is left is the harness."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -71,7 +71,7 @@ class Reads:
 
 @dataclass(frozen=True)
 class Holds:
-    """Takes the lock once, then checks its lease for ever: a holder that can be paused at a phase."""
+    """Takes the lock once, then checks its lease for ever: a holder to be paused at a phase."""
 
     held: bool = False
 

@@ -287,6 +287,7 @@ class Controller:
                 token=message.token,
                 op=message.id,
                 stopped=message.stopping,
+                resumed=message.resumed,
             )
         )
         self.traps.passed(seat.worker.name, message, now_ns)
@@ -321,6 +322,7 @@ class Controller:
                 self._close(lane, Done(id=lane.op_id, result="info", error=f"the worker: {why}"))
         self._retire_generator(seat)
         seat.believes.clear()
+        self.traps.asleep.discard(seat.worker.name)
         text = f"worker {seat.worker.name}: {why}"
         self._fail(seat, text) if not seat.ready else self._problem(seat, why)
 
@@ -368,7 +370,7 @@ class Controller:
 
 
 def _stop_at(seat: Seat, trap: Trap | None, op_id: int) -> str | None:
-    """Note the operation that a trap goes out with; return the order that the worker understands."""
+    """Note the operation that a trap goes out with; return the order, if the worker knows it."""
     if trap is None:
         return None
     trap.op = op_id

@@ -1,8 +1,8 @@
 """The controller's ends of its workers: pipes, lines, and the deaths of processes.
 
 Reading and writing never block: a frozen worker neither reads nor writes, and must not stop the
-others.  A worker that sends a line which is no message is ended: nothing that it says after that can
-be trusted.
+others.  A worker that sends a line which is no message is ended: nothing that it says after that
+can be trusted.
 """
 
 import asyncio

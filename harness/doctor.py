@@ -1,4 +1,4 @@
-"""`winkle doctor`: what works on this machine, from real attempts, and the fix for what does not."""
+"""`winkle doctor`: what works on this machine, by real attempts, and the fix for what does not."""
 
 import json
 import platform
@@ -37,7 +37,7 @@ def examine() -> list[Finding]:
 
 def _platform() -> Iterator[Finding]:
     version = platform.python_version()
-    old = sys.version_info < (3, 11)  # noqa: UP036 - a copied tree may run anywhere
+    old = sys.version_info < (3, 11)
     yield Finding("python", not old, version, "use Python 3.11 or newer" if old else "")
 
 

@@ -16,7 +16,7 @@ from harness.window import Window
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that went wrong in the harness or an adapter during the run (a dead worker, ...)."""
+    """Something that went wrong in the harness or an adapter (a dead worker, ...)."""
 
     text: str
     worker: str | None = None

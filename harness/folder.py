@@ -108,7 +108,7 @@ class RunFolder:
         return spec, recorded if isinstance(recorded, dict) else {}
 
     def evidence(self) -> Evidence:
-        """Return all that was recorded, up to the cut.  Raises UsageError, MalformedHistoryError."""
+        """Return all that was recorded.  Raises UsageError, MalformedHistoryError."""
         spec, recorded = self.spec()
         notes = _lines(self.notes, Note)
         marks = {note.why: note.time_ns for note in notes if note.kind == "mark"}

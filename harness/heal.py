@@ -1,9 +1,9 @@
 """`winkle heal`: undo what dead runs left, and only that.
 
-A run is dead when its ledger is not locked.  A process is touched only if boot, pid namespace, pid in
-that namespace and start time are those that the ledger names.  On the local backend the sandbox dies
-with its harness, so there is usually nothing to do but to close the ledger; if a sandbox did survive,
-ending its first process removes all of it.
+A run is dead when its ledger is not locked.  A process is touched only if boot, pid namespace, pid
+in that namespace and start time are those that the ledger names.  On the local backend the sandbox
+dies with its harness, so there is usually nothing to do but to close the ledger; if a sandbox did
+survive, ending its first process removes all of it.
 """
 
 import contextlib

@@ -82,7 +82,8 @@ def _pair(ops: Sequence[Op]) -> Iterable[Call]:
             if op.process in retired:
                 raise MalformedHistoryError(
                     i + 1,
-                    f"process {op.process} invokes again after an info: its first operation may still run",
+                    f"process {op.process} invokes again after an info: "
+                    "its first operation may still run",
                 )
             if op.process in pending:
                 raise MalformedHistoryError(
@@ -98,7 +99,8 @@ def _pair(ops: Sequence[Op]) -> Iterable[Call]:
         if ops[start].f != op.f or (op.key is not None and op.key != ops[start].key):
             raise MalformedHistoryError(
                 i + 1,
-                f"process {op.process} completes {op.f} on {op.key} but invoked {ops[start].f} on {ops[start].key}",
+                f"process {op.process} completes {op.f} on {op.key} "
+                f"but invoked {ops[start].f} on {ops[start].key}",
             )
         if op.type == "info":
             retired.add(op.process)

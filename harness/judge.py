@@ -1,7 +1,8 @@
 """From a run folder to its verdict, and from a verdict to an exit code.
 
-The workload judges the history; here is added what concerns any run: faults that had no effect, things
-that broke in the harness, a record that was cut.  A checker that crashes makes the run unknown.
+The workload judges the history; here is added what concerns any run: faults that had no effect,
+things that broke in the harness, a record that was cut.  A checker that crashes makes the run
+unknown.
 """
 
 import contextlib
@@ -162,9 +163,11 @@ def of_run(evidence: Evidence, marks: dict[str, int], error: str | None) -> list
         at_s = evidence.history.end_ns / 1e9
         text = f"the harness died: the record ends after {at_s:.3f} s and was judged up to there"
         found.append(Unknown(reason=Reason.HARNESS_ERROR, text=text))
-    for problem in evidence.problems:
-        if not problem.text.startswith(LEFTOVER):
-            found.append(Unknown(reason=Reason.HARNESS_ERROR, text=problem.text))
+    found.extend(
+        Unknown(reason=Reason.HARNESS_ERROR, text=problem.text)
+        for problem in evidence.problems
+        if not problem.text.startswith(LEFTOVER)
+    )
     return found
 
 
@@ -190,7 +193,7 @@ def exit_code(results: Results) -> int:
 
 
 def render_folder(path: Path) -> list[Path]:
-    """Write every report of a judged run folder; return their paths.  Raises UsageError, OSError."""
+    """Write every report of a run folder; return their paths.  Raises UsageError, OSError."""
     folder = RunFolder(path)
     try:
         results = folder.read_results()

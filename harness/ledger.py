@@ -1,9 +1,9 @@
 """The undo ledger: what must be undone is on disk before it is done.
 
 One file a run, outside of the run folder, so that `winkle heal` finds it whatever became of that
-folder.  The harness holds a lock on it while it lives: a ledger that can be locked belongs to a run
-that is dead.  Processes are named by pid, start time and pid namespace, so that nothing else is ever
-touched.  When all is undone the file goes.
+folder.  The harness holds a lock on it while it lives: a ledger that can be locked belongs to a
+run that is dead.  Processes are named by pid, start time and pid namespace, so that nothing else
+is ever touched.  When all is undone the file goes.
 """
 
 import fcntl

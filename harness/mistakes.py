@@ -78,8 +78,9 @@ def nearest(word: str, words: Iterable[str]) -> str:
     """Return `did you mean ...? ` for the word that is nearest to `word`, or nothing."""
     import difflib
 
-    found = difflib.get_close_matches(word.lower(), list(words), n=1, cutoff=0.6)
-    return f"did you mean {found[0]}? " if found else ""
+    spelled = {known.lower(): known for known in words}
+    found = difflib.get_close_matches(word.lower(), spelled, n=1, cutoff=0.6)
+    return f"did you mean {spelled[found[0]]}? " if found else ""
 
 
 def unknown(what: str, word: str, words: Iterable[str]) -> str:

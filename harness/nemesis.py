@@ -7,15 +7,15 @@ when the fault had no effect, and when it was never triggered.
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from harness.clock import Clock
 from harness.controller import Controller
 from harness.errors import HarnessError
 from harness.fault import Fault
+from harness.force import Force
 from harness.ledger import Ledger
 from harness.node import Node
 from harness.rng import stream, uniform
@@ -26,17 +26,6 @@ from harness.window import Grade, Proof, Window
 
 _POLL_S = 0.02
 _WARM_UP_LEASES = 0.25
-
-
-@dataclass
-class Force:
-    """What is in force now, for the progress line: fault kind and node, with how many windows."""
-
-    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
-
-    def shown(self) -> list[str]:
-        """Return the faults in force as people read them."""
-        return [f"{kind} {node}" for (kind, node), n in sorted(self.counts.items()) if n > 0]
 
 
 @dataclass
@@ -77,7 +66,7 @@ class Nemesis:
         self._ending = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._trap_entries: dict[tuple[int, str], int] = {}
-        self.force = Force()
+        self.force = Force(controller.traps, roles.resume)
         self.leftovers: list[str] = []
         self._began_ns = 0
 
@@ -115,7 +104,7 @@ class Nemesis:
         return spec.every is not None or spec.phase is not None
 
     async def _rest(self, spec: FaultSpec) -> bool:
-        """Wait between two windows (one lease, if nothing is said); return whether all is ending."""
+        """Wait between two windows (one lease if nothing is said); return whether all ends."""
         pause_s = spec.every.seconds(self._spec.ttl_s) if spec.every else self._spec.ttl_s
         return await self._ends_within(pause_s)
 
@@ -184,7 +173,7 @@ class Nemesis:
             {reached.worker: entry},
             op=reached.op,
         )
-        self.force.counts[(spec.kind, node.name)] += 1
+        self.force.enter(self._faults[index], begun.nodes)
         await self._window(index, spec, begun)
 
     # ------------------------------------------------------------------ windows
@@ -193,16 +182,14 @@ class Nemesis:
         fault = self._faults[index]
         kind = self._spec.faults[index].kind
         entries = {node.name: self._ledger.add(kind, node.name, fault.undo(node)) for node in nodes}
-        for node in nodes:
-            self.force.counts[(kind, node.name)] += 1
+        self.force.enter(fault, nodes)
         return Begun(nodes, at, self._clock.now_ns(), entries)
 
     async def _window(self, index: int, spec: FaultSpec, begun: Begun) -> None:
         fault = self._faults[index]
         still: Proof | None = None
         try:
-            await fault.start(begun.nodes)
-            begun.on = await fault.in_force(begun.nodes)
+            begun.on = await self.force.start(fault, begun.nodes)
             begun.on_ns = self._clock.now_ns() if begun.on.holds else None
             await self._ends_within(self._length_s(spec))
             still = await fault.in_force(begun.nodes)
@@ -212,17 +199,7 @@ class Nemesis:
             self._record(self._closed(index, spec, begun, still, heal_ns, off))
 
     async def _undo(self, fault: Fault, spec: FaultSpec, begun: Begun) -> Proof:
-        """Undo, unless another window of the same kind still holds the node."""
-        free = []
-        for node in begun.nodes:
-            self.force.counts[(spec.kind, node.name)] -= 1
-            if self.force.counts[(spec.kind, node.name)] <= 0:
-                free.append(node)
-        if not free:
-            proof = Proof(holds=True, text="another window of this fault goes on there")
-        else:
-            await fault.stop(free)
-            proof = await fault.gone(free)
+        proof = await self.force.undo(fault, begun.nodes)
         if proof.holds:
             for entry in begun.entries.values():
                 self._ledger.done(entry)
@@ -294,7 +271,7 @@ class Nemesis:
 
     def _orphan(self, worker: str) -> None:
         """A worker stopped itself for a trap that was lifted: let it go on at once."""
-        self._roles.resume(worker)
+        self._tasks.append(asyncio.create_task(self.force.wake([self._roles.node(worker)])))
         for key in [key for key in self._trap_entries if key[1] == worker]:
             self._ledger.done(self._trap_entries.pop(key))
 

@@ -14,7 +14,7 @@ import msgspec
 
 
 class ProcessId(msgspec.Struct, frozen=True):
-    """A process that cannot be mistaken for a later one: pid and start time (clock ticks since boot)."""
+    """A process by pid and start time (clock ticks since boot), never mistaken for a later one."""
 
     pid: int
     start: int
@@ -70,5 +70,5 @@ class Pausable(Protocol):
         ...
 
     def thread_states(self) -> dict[int, str]:
-        """The kernel's state letter of every thread that lives here, by thread id (`T`: stopped)."""
+        """The kernel's state letter of every thread here, by thread id (`T`: stopped)."""
         ...

@@ -2,9 +2,9 @@
 
 A phase is a point that a worker's program passes (`lease-checked`, `before-write`, ...).  A belief
 is what its client thinks: do I hold this lock, and for how long by my own clock.  Both are stamped
-by the controller when they arrive.  They explain a run and are never the proof of a safety finding.
-A mark is a step of the run (`main`, `final`, `interrupted`, `end`); a problem is something that went
-wrong in the harness or an adapter.
+by the controller when they arrive.  They explain a run and are never the proof of a safety
+finding. A mark is a step of the run (`main`, `final`, `interrupted`, `end`); a problem is
+something that went wrong in the harness or an adapter.
 """
 
 from typing import Literal
@@ -20,7 +20,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `left_s`: for a belief that holds, the seconds that the worker thinks it has left, None when its
     client knows no end.  `op` is the index of the invocation during which a phase was passed.
-    `stopped` says that the worker stopped itself at this phase, as it was asked to.
+    `stopped` says that the worker stopped itself at this phase, as it was asked to; `resumed` that
+    it went on there.
     """
 
     time_ns: int
@@ -34,3 +35,4 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     why: str | None = None
     op: int | None = None
     stopped: bool = False
+    resumed: bool = False

@@ -72,7 +72,7 @@ def thread_states(pid: int) -> dict[int, str]:
 
 
 def namespace_inode(pid: int, kind: str) -> int | None:
-    """Return the inode of a process's namespace (`pid`, `net`, ...), None when it cannot be read."""
+    """Return the inode of a process's namespace (`pid`, `net`), None when it cannot be read."""
     try:
         return os.stat(f"/proc/{pid}/ns/{kind}").st_ino
     except OSError:
@@ -92,5 +92,5 @@ def inner_pid(pid: int) -> int | None:
 
 
 def boot_id() -> str:
-    """Return the identity of this boot of the machine; pids and start times mean nothing beyond it."""
+    """Return the identity of this boot; pids and start times mean nothing beyond it."""
     return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()

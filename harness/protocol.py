@@ -1,12 +1,13 @@
 """The worker protocol: JSON lines on a worker's standard input and output.
 
-A worker is a process in any language that speaks it; our Python SDK (`harness.worker`) speaks it for
-targets written as Python classes.  The controller sends one `hello`, then `op`s, one at a time;
-the worker answers each with one `done`.  A worker that wants to renew a lease in the background asks
-first: the controller records the invocation and answers `go`, so that the record of an invocation is
-never later than its call.  `phase` and `belief` may be sent at any time.  An op or a go may carry
-`stop_at`: the worker then sends SIGSTOP to itself exactly at that phase, right after it said so.
-The end of standard input ends the worker.  Standard error goes to the worker's log.
+A worker is a process in any language that speaks it; our Python SDK (`harness.worker`) speaks it
+for targets written as Python classes.  The controller sends one `hello`, then `op`s, one at a
+time; the worker answers each with one `done`.  A worker that wants to renew a lease in the
+background asks first: the controller records the invocation and answers `go`, so that the record
+of an invocation is never later than its call.  `phase` and `belief` may be sent at any time.  An
+op or a go may carry `stop_at`: the worker then sends SIGSTOP to itself exactly at that phase,
+right after it said so. The end of standard input ends the worker.  Standard error goes to the
+worker's log.
 """
 
 from collections.abc import Mapping
@@ -80,13 +81,18 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="ask"
 
 
 class Phase(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="phase"):
-    """The worker passes a phase of op `id`; `stopping` says that it now stops itself there."""
+    """The worker passes a phase of op `id`.
+
+    `stopping` says that it now stops itself there, and `resumed`, in a second message, that it has
+    done so and goes on: until then it is resumed again and again.
+    """
 
     phase: str
     id: int
     key: str | None = None
     token: int | None = None
     stopping: bool = False
+    resumed: bool = False
 
 
 class Belief(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="belief"):

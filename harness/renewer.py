@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.answer import completion
+from harness.phase import pass_phase
 from harness.protocol import Ask, Belief, Done, FromWorker, Go, Phase
 from harness.target import Grant, LockClient, RefusedError
 
@@ -109,13 +110,11 @@ class Renewer:
         client: LockClient,
         target: object,
         holdings: Holdings,
-        stop_here: Callable[[], None],
     ) -> None:
         self._send = send
         self._client = client
         self._target = target
         self._holdings = holdings
-        self._stop_here = stop_here
         self._gos: queue.SimpleQueue[Go] = queue.SimpleQueue()
         self._asked = 0
 
@@ -144,12 +143,8 @@ class Renewer:
         self._asked += 1
         self._send(Ask(ask=self._asked, f="renew", key=grant.key, token=grant.token))
         go = self._gos.get(timeout=_GO_TIMEOUT_S)
-        stopping = go.stop_at == "renewing"
-        self._send(
-            Phase(phase="renewing", id=go.id, key=grant.key, token=grant.token, stopping=stopping)
-        )
-        if stopping:
-            self._stop_here()
+        phase = Phase(phase="renewing", id=go.id, key=grant.key, token=grant.token)
+        pass_phase(self._send, go.stop_at, phase)
         began = time.monotonic()
         try:
             self._client.renew(grant)

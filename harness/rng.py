@@ -1,9 +1,9 @@
 """Randomness without hidden state.
 
-A draw is a pure function of (seed, stream, counter).  Each purpose has a stream of its own, so that
-adding a fault does not shift what the workers do, and a generator stays a value that can be compared
-and replayed.  The mixer is splitmix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number
-Generators, OOPSLA 2014).
+A draw is a pure function of (seed, stream, counter).  Each purpose has a stream of its own, so
+that adding a fault does not shift what the workers do, and a generator stays a value that can be
+compared and replayed.  The mixer is splitmix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom
+Number Generators, OOPSLA 2014).
 """
 
 import zlib

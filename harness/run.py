@@ -5,9 +5,9 @@
     nodes → servers → workers → main phase with faults → heal → final reads → save → judge → report
                                                                                    → tear down
 
-Judging comes before tear-down, and the sandbox's end is the tear-down: nothing that fails there can
-change a verdict that is already on disk.  SIGINT and SIGTERM end the main phase early; the rest of the
-life goes on as always.
+Judging comes before tear-down, and the sandbox's end is the tear-down: nothing that fails there
+can change a verdict that is already on disk.  SIGINT and SIGTERM end the main phase early; the
+rest of the life goes on as always.
 """
 
 import asyncio

@@ -105,8 +105,11 @@ class _Given:
         path = mistake.path
         for length in range(len(path), 0, -1):
             if path[:length] in self.flags:
-                rest = f"{dotted(path[length:])}: " if path[length:] else ""
-                return f"{flag_name(path[:length])}: {rest}{mistake.text}"
+                name, below = flag_name(path[:length]), path[length:]
+                if below and isinstance(below[0], int):  # a flag that may be given many times
+                    name, below = f"{name} number {below[0] + 1}", below[1:]
+                rest = f"{dotted(below)}: " if below else ""
+                return f"{name}: {rest}{mistake.text}"
         if self.document is None and path in (("lock",), ("store",)):
             return f"{flag_name(path)}: {mistake.text} (`winkle list targets` names them)"
         return None
@@ -125,7 +128,9 @@ def report(
     """Return one line a mistake in the order of the file; those of flags come last."""
     placed: list[tuple[Place, str]] = []
     loose: list[str] = []
-    broken = {mistake.path for _, mistake in document.mistakes} if document else set()
+    broken: set[Path] = set()
+    if document is not None:
+        broken = {mistake.path for _, mistake in document.mistakes if not mistake.at_key}
     for mistake in mistakes:
         line = flag_line(mistake)
         if line is None and document is not None:
@@ -294,7 +299,8 @@ def to_yaml(spec: RunSpec, recorded: Mapping[str, Any] | None = None) -> str:
     }
     if recorded is not None:
         values["recorded"] = dict(recorded)
-    return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, default_flow_style=False)
+    # ASCII only: PyYAML writes some line breaks of Unicode bare, and reads them back as spaces.
+    return yaml.safe_dump(values, sort_keys=False, default_flow_style=False)
 
 
 def _named(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -320,4 +326,5 @@ def _exact(duration: Duration) -> str:
             return short
     except ValueError:
         pass  # `1e+06s`: a short form that is no number of a run file
-    return f"{Decimal(repr(duration.amount)):f}{'leases' if duration.in_leases else 's'}"
+    unit = "leases" if duration.in_leases else "s"
+    return f"{Decimal(repr(duration.amount)).normalize():f}{unit}"

@@ -12,7 +12,7 @@ from harness.units import Duration
 
 @dataclass(frozen=True)
 class TargetSpec:
-    """A target by name (`etcd`), path (`./mylock.py:NAME`) or import (`pkg.mod:attr`), with options."""
+    """A target by name (`etcd`), file (`./my.py:NAME`) or import (`pkg.mod:attr`), with options."""
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -30,9 +30,9 @@ def _plain(value: object) -> str:
 class FaultSpec:
     """One fault of the schedule.
 
-    `who` is a role (`holder`, `waiter`, `leader`, ...) or a node; exactly one trigger is set: `at_s`
-    (a time), `phase`, or `random_count` (that many random times of the run).  With `every` the
-    fault comes again, that long after the end of the window before; `count` bounds how often.
+    `who` is a role (`holder`, `waiter`, `leader`, ...) or a node; exactly one trigger is set:
+    `at_s` (a time), `phase`, or `random_count` (that many random times of the run).  With `every`
+    the fault comes again, that long after the end of the window before; `count` bounds how often.
     `length` is how long it stays.  `options` belong to the kind.
     """
 
@@ -82,7 +82,7 @@ class RunSpec:
 
     @property
     def one_target(self) -> bool:
-        """Whether one target plays both parts: it is then started once, with both sets of options."""
+        """Whether one target plays both parts: it is started once, with both sets of options."""
         return self.lock.name == self.store.name
 
     def worker_names(self) -> list[str]:

@@ -9,9 +9,9 @@ ones after it.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from harness import anomalies as catalogue
 from harness.errors import UsageError
@@ -25,12 +25,23 @@ from harness.yaml_places import Document, read_yaml
 Expected = Literal["pass", "fail", "unknown"]
 
 
+def _anomaly(name: str) -> str:
+    if name not in catalogue.catalogue():
+        raise ValueError(unknown("anomaly", name, catalogue.catalogue()))
+    return name
+
+
+AnomalyName = Annotated[str, AfterValidator(_anomaly)]
+
+
 class _Expectation(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     name: str = Field(min_length=1, strict=True, description="what the table calls this run")
     expect: Expected = Field(description="the verdict that is right for this run")
-    anomalies: list[str] = Field(default_factory=list, description="findings that must be there")
+    anomalies: list[AnomalyName] = Field(
+        default_factory=list, description="findings that must be there"
+    )
     refusals: int = Field(0, strict=True, ge=0, description="refused writes that must be counted")
 
 
@@ -117,9 +128,10 @@ def read_suite(path: Path, *, default_seed: int = 0) -> list[Planned]:
 
 def _plan(document: Document, default_seed: int) -> tuple[list[Planned], list[Mistake]]:
     value = document.value
-    if not isinstance(value, Mapping) or not isinstance(value.get("runs"), list):
-        text = f"found {show(value)}; allowed: a mapping with `runs:`, a list of runs"
-        return [], [Mistake((), text)]
+    if not isinstance(value, Mapping):
+        return [], [Mistake((), f"found {show(value)}; allowed: a mapping with `runs:`")]
+    if not isinstance(value.get("runs"), list):
+        return [], [Mistake(("runs",), f"found {show(value.get('runs'))}; allowed: a list of runs")]
     strange = [key for key in value if key not in _SuiteFile.model_fields]
     mistakes = [
         Mistake((key,), unknown("key", key, _SuiteFile.model_fields), at_key=True)
@@ -151,10 +163,6 @@ def _plan_one(entry: object, default_seed: int) -> tuple[Planned | None, list[Mi
         expected = _Expectation.model_validate(own)
     except ValidationError as error:
         return None, mistakes + from_pydantic(error, lambda _: [*_Expectation.model_fields, *KEYS])
-    for i, name in enumerate(expected.anomalies):
-        if name not in catalogue.catalogue():
-            text = unknown("anomaly", name, catalogue.catalogue())
-            mistakes.append(Mistake(("anomalies", i), text))
     if spec is None or mistakes:
         return None, mistakes
     plan = Planned(

@@ -1,8 +1,8 @@
 """What a system under test must tell the harness.
 
 The required part is tiny: a name, the servers to start, and a client for the role that it plays
-(lock service, store, or both).  Everything else is an ability in a protocol of its own; a fault or a
-workload asks for it and says what is missing.
+(lock service, store, or both).  Everything else is an ability in a protocol of its own; a fault or
+a workload asks for it and says what is missing.
 
 Clients are blocking objects that live inside a worker process, one per thread that needs one.  A
 client must not retry by itself: a retry turns one's own success into a refusal and hides double
@@ -33,8 +33,9 @@ class RefusedError(Exception):
 class Grant:
     """A lock that was granted.
 
-    `token` is the fencing token, None where the service has none; `ttl_s` the lease that the service
-    really gave; `handle` whatever the client needs to renew and release (never leaves the worker).
+    `token` is the fencing token, None where the service has none; `ttl_s` the lease that the
+    service really gave; `handle` whatever the client needs to renew and release (never leaves the
+    worker).
     """
 
     key: str
@@ -45,7 +46,7 @@ class Grant:
 
 @dataclass(frozen=True)
 class Stored:
-    """What a read of the resource returned: the value and the token of the write that put it there."""
+    """What a read of the resource returned: the value, and the token of the write behind it."""
 
     value: Any
     token: int | None = None
@@ -101,7 +102,7 @@ class StoreClient(Protocol):
 
 @dataclass(frozen=True)
 class Server:
-    """One server process: `argv` and `env` may name `{address}`, `{data}`, `{name}` and `{peer[NAME]}`.
+    """One server process; argv and env may name `{address}`, `{data}`, `{name}`, `{peer[NAME]}`.
 
     `{data}` is an empty folder of its own.  `port` is where it answers: start-up waits for a TCP
     connection to it, and then for the target's `ready`.  `role` groups servers (`lock`, `store`).
@@ -250,7 +251,7 @@ class ErrorTable(Protocol):
 
 
 def proves_no_effect(target: object, error: BaseException) -> ErrorRule | None:
-    """Return the row of the target's error table that `error` matches, None for an unknown outcome."""
+    """Return the row of the error table that `error` matches, None for an unknown outcome."""
     if isinstance(error, RefusedError):
         return ErrorRule(error.code, "the system refused", lambda _: True)
     if isinstance(target, ErrorTable):

@@ -1,7 +1,7 @@
 """Values of a foreign system made safe to write down.
 
-A history is JSON, and JSON is Unicode: bytes that are no UTF-8 are escaped with backslashes, so that
-they survive as text that a person can read.  Nothing else is changed, whatever it looks like.
+A history is JSON, and JSON is Unicode: bytes that are no UTF-8 are escaped with backslashes, so
+that they survive as text that a person can read.  Nothing else is changed, whatever it looks like.
 """
 
 from typing import Any

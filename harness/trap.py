@@ -1,9 +1,9 @@
 """Traps: orders to a worker to stop itself at a phase, laid on the next operation that passes it.
 
-A pause that is sent from outside lands between a lease check and a write once in a hundred times.  A
-worker that was told to stop itself there lands every time.  A trap is laid by a fault, goes out with
-the next fitting operation of a fitting worker, and comes back if that operation ends elsewhere (the
-lock was refused, the lease was found lost).
+A pause that is sent from outside lands between a lease check and a write once in a hundred times.
+A worker that was told to stop itself there lands every time.  A trap is laid by a fault, goes out
+with the next fitting operation of a fitting worker, and comes back if that operation ends
+elsewhere (the lock was refused, the lease was found lost).
 """
 
 import asyncio
@@ -56,11 +56,13 @@ class Traps:
     """The traps that are laid now.
 
     `orphan(worker)` is called when a worker stopped itself for a trap that was lifted meanwhile: it
-    must be resumed at once.
+    must be resumed at once.  `asleep` are the workers that said that they stop themselves and have
+    not said yet that they go on.
     """
 
     orphan: Callable[[str], None]
     laid: list[Trap] = field(default_factory=list)
+    asleep: set[str] = field(default_factory=set)
 
     def lay(self, trap: Trap) -> None:
         """Lay a trap."""
@@ -84,6 +86,11 @@ class Traps:
 
     def passed(self, worker: str, message: Phase, now_ns: int) -> None:
         """A phase was passed: tell whoever waits for it."""
+        if message.resumed:
+            self.asleep.discard(worker)
+            return
+        if message.stopping:
+            self.asleep.add(worker)
         for trap in self.laid:
             if trap.worker == worker and trap.op == message.id and trap.phase == message.phase:
                 self.laid.remove(trap)

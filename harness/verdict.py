@@ -35,8 +35,8 @@ class Anomaly(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One finding: a name of the catalogue, a sentence, and the ops that prove it.
 
     `ops` are indexes into the history, in the order in which a person should read them; the last
-    one is the op that is wrong.  `time_ns` is when it went wrong.  `size_s` is the finding's size in
-    seconds where it has one (how stale, how late).  `certain` is False when the ops alone leave
+    one is the op that is wrong.  `time_ns` is when it went wrong.  `size_s` is the finding's size
+    in seconds where it has one (how stale, how late).  `certain` is False when the ops alone leave
     another reading, which the sentence then names.  `details` holds what the picture needs.
     """
 
@@ -63,8 +63,8 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """The judgement of one run or history.
 
-    `anomalies` come gravest first; `headline` is one sentence that tells what happened.  `stats` are
-    counts; `margins` are distances to trouble in seconds, or shares (see `docs/reference`).
+    `anomalies` come gravest first; `headline` is one sentence that tells what happened.  `stats`
+    are counts; `margins` are distances to trouble in seconds, or shares (see `docs/reference`).
     `notes` are observations that are no findings (beliefs that overlapped, late executions).
     """
 

@@ -1,8 +1,8 @@
 """One fault as executed: requested, observed on, observed off, with the evidence.
 
-The times come from the controller's clock.  A fault is `installed` from the first instant at which a
-probe that does not use the fault's own mechanism saw it in force, to the last such instant; it is
-`not-effective` when the probe saw that it was not, `indeterminate` when no probe could tell.
+The times come from the controller's clock.  A fault is `installed` from the first instant at which
+a probe that does not use the fault's own mechanism saw it in force, to the last such instant; it
+is `not-effective` when the probe saw that it was not, `indeterminate` when no probe could tell.
 """
 
 from typing import Any, Literal

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from harness.answer import AdapterError, completion
+from harness.phase import pass_phase
 from harness.protocol import (
     LINE_BYTES_MAX,
     Done,
@@ -64,15 +65,6 @@ class Wire:
         """Return the next message, None at the end of input."""
         line = self._input.readline(LINE_BYTES_MAX)
         return decode_to_worker(line) if line.endswith(b"\n") else None
-
-
-def stop_here() -> None:
-    """Freeze this whole process before the next instruction of this thread.
-
-    A signal to the process may be taken by another thread while this one runs on for some
-    microseconds, long enough to send a write.  A signal to the thread itself is taken at once.
-    """
-    signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
 @dataclass(frozen=True)
@@ -135,10 +127,9 @@ class Operator:
             self._holdings.lose(op.key, "refused by the resource")
 
     def _phase(self, phase: str, op: SendOp, token: int | None) -> None:
-        stopping = op.stop_at == phase
-        self._wire.send(Phase(phase=phase, id=op.id, key=op.key, token=token, stopping=stopping))
-        if stopping:
-            stop_here()
+        pass_phase(
+            self._wire.send, op.stop_at, Phase(phase=phase, id=op.id, key=op.key, token=token)
+        )
 
     def _acquire(self, op: SendOp) -> Result:
         key, ttl_s = _key(op), float(op.value["ttl_s"])
@@ -251,7 +242,7 @@ def serve(wire: Wire) -> int:
         wire.send(Failed(error=f"{type(error).__name__}: {plain(str(error))}"))
         return 1
     holdings = Holdings(wire.send)
-    renewer = Renewer(wire.send, renewer_lock, targets.lock, holdings, stop_here)
+    renewer = Renewer(wire.send, renewer_lock, targets.lock, holdings)
     operator = Operator(wire, operator_lock, store, holdings, targets)
     inbox: queue.SimpleQueue[SendOp] = queue.SimpleQueue()
 

@@ -1,9 +1,9 @@
 """Pause: the whole process tree of a node is stopped, and later goes on as if nothing had happened.
 
-This is what a long garbage collection, a suspended virtual machine, a debugger or a starved CPU does
-to a lock holder or a server.  It attacks the belief that a lease which was valid a moment ago is valid
-now.  SIGSTOP is asynchronous, so the kernel is asked until every thread is in state T; a process that
-was forked meanwhile is found by the next look.
+This is what a long garbage collection, a suspended virtual machine, a debugger or a starved CPU
+does to a lock holder or a server.  It attacks the belief that a lease which was valid a moment ago
+is valid now.  SIGSTOP is asynchronous, so the kernel is asked until every thread is in state T; a
+process that was forked meanwhile is found by the next look.
 """
 
 import asyncio

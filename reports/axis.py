@@ -7,6 +7,7 @@ than all shorter gaps together is cut in its middle, and the reader is told how 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 CUT_PX = 30.0
 TAIL_PX = 165.0
@@ -25,13 +26,13 @@ class Piece:
 
 @dataclass(frozen=True)
 class Axis:
-    """Pieces in order; between two of them lies a cut.  `tail` marks the last one as the run's end."""
+    """Pieces in order; between two of them lies a cut.  With `tail`, the last is the run's end."""
 
     pieces: Sequence[Piece]
     tail: bool = False
 
     def x(self, time_ns: int) -> float:
-        """Where a time is drawn; times inside a cut fall on its middle, times outside on the rim."""
+        """Where a time is drawn: inside a cut on its middle, outside of the axis on its rim."""
         before: Piece | None = None
         for piece in self.pieces:
             if time_ns < piece.start_ns:
@@ -45,14 +46,14 @@ class Axis:
     @property
     def cuts(self) -> Sequence[tuple[Piece, Piece]]:
         """The pieces on both sides of each cut."""
-        return tuple(zip(self.pieces, self.pieces[1:], strict=False))
+        return tuple(pairwise(self.pieces))
 
     def ticks(self) -> Sequence[tuple[float, str]]:
         """Where to write which time."""
         whole = self.pieces[:-1] if self.tail else self.pieces
         length_ns = sum(piece.end_ns - piece.start_ns for piece in whole)
         width = sum(piece.right - piece.left for piece in whole)
-        step_ns, digits = _step(length_ns * _TICK_PX / max(width, 1.0))
+        step_ns, digits = _step(round(length_ns * min(_TICK_PX, width / 4) / max(width, 1.0)))
         found = []
         for piece in whole:
             first = -(-piece.start_ns // step_ns) * step_ns
@@ -64,7 +65,7 @@ class Axis:
 
 
 def _step(at_least_ns: float) -> tuple[int, int]:
-    """The next step of 1, 2 or 5 times a power of ten, and the decimals that it needs in seconds."""
+    """The next step of 1, 2 or 5 times a power of ten, and the decimals it needs in seconds."""
     power, digits = 1_000, 6
     while power * 10 <= at_least_ns:
         power, digits = power * 10, digits - 1
@@ -90,7 +91,7 @@ def axis(
     `long_ns`.  `tail_ns` is a single later moment (the end of the run) with a piece of its own.
     """
     points = sorted({start_ns, end_ns, *(t for t in moments if start_ns < t < end_ns)})
-    gaps = list(zip(points, points[1:], strict=False))
+    gaps = list(pairwise(points))
     shown = _shown(gaps, long_ns)
     cut = [length < b - a for (a, b), length in zip(gaps, shown, strict=True)]
     space = right - left - CUT_PX * sum(cut) - (0 if tail_ns is None else TAIL_PX + CUT_PX)

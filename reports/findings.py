@@ -1,7 +1,7 @@
 """Findings as the page shows them: one picture and one story for all that one late write broke.
 
-A stale write usually breaks several properties at once (the order of tokens, and an update is lost).
-They are one event, so they are told once; the others stand beside it by name and sentence.
+A stale write usually breaks several properties at once (the order of tokens, and an update is
+lost).  They are one event, so they are told once; the others stand beside it by name and sentence.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,10 +11,12 @@ from harness.verdict import Anomaly
 from reports import picture, rules
 from reports.phrase import owner_words
 from reports.reading import Reading, member
-from reports.scene import Scene, generic_scene, takeover_scene
-from reports.story import Story, generic_story, takeover_story
+from reports.scene import Scene
+from reports.stage import generic_scene, takeover_scene
+from reports.story import Story, generic_story
 from reports.takeover import Takeover, refused_takeover, takeover_of
-from reports.text import clean, lasting, quoted
+from reports.takeover_story import takeover_story
+from reports.text import clean, lasting, quoted, who
 
 MAX_PICTURES = 6
 MAX_LISTED = 20
@@ -40,7 +42,7 @@ class Finding:
             return clean(self.anomaly.sentence)
         assert self.takeover is not None
         late = self.takeover.late
-        return f"{clean(late.worker, 60)} wrote too late, and the resource refused it."
+        return f"{who(late.worker)} wrote too late, and the resource refused it."
 
     @property
     def must(self) -> str:
@@ -56,13 +58,16 @@ class Finding:
         return list(dict.fromkeys([*wrong, *proof, *told]))
 
     def draw(self, linked: Callable[[int], bool]) -> None:
-        """Make the picture; `linked` says which ops have a row in the page."""
+        """Make the pictures for wide and for narrow screens; `linked`: has an op a row here."""
         if self.scene is not None:
-            self.svg = picture.render(self.scene, self.story, self.ident, self.title, linked)
+            self.svg = "".join(
+                picture.render(self.scene, self.story, self.ident, self.title, linked, form=form)
+                for form in (picture.WIDE, picture.NARROW)
+            )
 
 
 def cited_ops(anomaly: Anomaly) -> tuple[int, ...]:
-    """The ops of a finding that a page names: the first ones, and always the last, the wrong one."""
+    """The ops of a finding that a page names: the first ones, and always the last, wrong one."""
     if len(anomaly.ops) <= _MAX_CITED:
         return anomaly.ops
     return (*anomaly.ops[: _MAX_CITED - 1], anomaly.ops[-1])
@@ -93,9 +98,7 @@ def findings(
     return shown, listed, hidden
 
 
-def _finding(
-    ident: str, anomaly: Anomaly, scene: Takeover | None, reading: Reading
-) -> Finding:
+def _finding(ident: str, anomaly: Anomaly, scene: Takeover | None, reading: Reading) -> Finding:
     if scene is None:
         story = generic_story(anomaly, reading)
         return Finding(ident, anomaly, None, story, generic_scene(anomaly, story, reading))
@@ -131,7 +134,11 @@ def in_short(finding: Finding | None, reading: Reading) -> list[tuple[str, str]]
             f", which by then belonged to {owner}." if owner else "."
         )
         why = f"It refused: {clean(late.error or '', 160)}. What the new owner had written stayed."
-        return [("Who woke up too late", who), ("What it tried", what), ("What the resource did", why)]
+        return [
+            ("Who woke up too late", who),
+            ("What it tried", what),
+            ("What the resource did", why),
+        ]
     over = member(late.result, "over")
     what = f"It wrote {quoted(late.value)} to {key}"
     if over is not None:
@@ -140,4 +147,8 @@ def in_short(finding: Finding | None, reading: Reading) -> list[tuple[str, str]]
         what += f" after the new owner {owner} had written to it." if owner else "."
     name = finding.anomaly.name if finding.anomaly else ""
     why = rules.why_accepted(name, reading.evidence.fence)
-    return [("Who wrote too late", who), ("What it did", what), ("Why the resource let it happen", why)]
+    return [
+        ("Who wrote too late", who),
+        ("What it did", what),
+        ("Why the resource let it happen", why),
+    ]

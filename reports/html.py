@@ -8,7 +8,7 @@ tree's, after control characters were written out.
 import base64
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from harness.evidence import Evidence, Problem
 from harness.judge import LEFTOVER
 from harness.results import Results
-from harness.verdict import Reason, Verdict
+from harness.verdict import Outcome, Reason, Verdict
 from reports import tables
 from reports.findings import Finding, cited_ops, findings, in_short, refused
 from reports.reading import Reading
@@ -29,22 +29,20 @@ if TYPE_CHECKING:
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _WORDS = {"pass": ("PASS", "✓"), "fail": ("FAIL", "✕"), "unknown": ("UNKNOWN", "?")}
+_OF_PROPERTIES: dict[Outcome, str] = {"fail": "broken", "unknown": "not judged", "pass": "held"}
 _MAX_STEPS = 25
 
 _REASONS = {
-    Reason.MALFORMED: "The history breaks the rules of a history, so nothing can be concluded from it.",
-    Reason.VACUOUS: "Too little happened to judge. A run in which nothing was at stake proves nothing.",
-    Reason.FAULT_NOT_EFFECTIVE: "No fault was proven to be in force, so the system was not put to the test.",
-    Reason.CHECKER_LIMIT: "Judging took more time or memory than allowed, so it was given up.",
-    Reason.HARNESS_ERROR: "The harness itself failed. This says nothing about the system.",
-}
-_ADVICE = {
-    Reason.MALFORMED: "Look at the ops around the line that is named; a worker or an import wrote them.",
-    Reason.VACUOUS: "Run longer, freeze the holder for longer than its lease, or use a shorter lease.",
-    Reason.FAULT_NOT_EFFECTIVE: "Look at the table of faults for what the probe saw; `winkle doctor` "
-    "says what this machine can do.",
-    Reason.CHECKER_LIMIT: "Check a shorter run, or fewer workers on one key.",
-    Reason.HARNESS_ERROR: "Look at the error and at the logs in the run folder, then run again.",
+    Reason.MALFORMED: "The history breaks the rules of a history: nothing follows from it. "
+    "Look at the ops around the line that is named; a worker or an import wrote them.",
+    Reason.VACUOUS: "Too little happened to judge; a run in which nothing was at stake proves "
+    "nothing. Run longer, freeze the holder for longer than its lease, or use a shorter lease.",
+    Reason.FAULT_NOT_EFFECTIVE: "The system was not put to this test. The table of faults says "
+    "what the probe saw, and winkle doctor what this machine can do.",
+    Reason.CHECKER_LIMIT: "Judging took more time or memory than allowed. Check a shorter run, or "
+    "one with fewer workers on one key.",
+    Reason.HARNESS_ERROR: "The harness itself failed, which says nothing about the system. Look at "
+    "the logs in the run folder, then run again.",
 }
 
 
@@ -60,6 +58,8 @@ def render(evidence: Evidence, results: Results) -> bytes:
     cited += [i for a in listed for i in cited_ops(a)]
     around = (main.scene.start_ns, main.scene.end_ns) if main and main.scene else None
     chosen = tables.select_ops(reading, cited, around)
+    lines = main.story.lines if main and main.anomaly else ()
+    wrong = [i for line in lines if line.decisive for i in line.ops]
     linked = set(chosen).__contains__
     for finding in shown:
         finding.draw(linked)
@@ -69,8 +69,8 @@ def render(evidence: Evidence, results: Results) -> bytes:
         "verdict": verdict,
         "meta": _meta(reading, results),
         "broken": _broken(main),
-        "counts": _counts(verdict, len(shown), hidden),
-        "reasons": [(u, _REASONS[u.reason], _ADVICE[u.reason]) for u in verdict.unknown],
+        "counts": _counts(verdict, hidden),
+        "reasons": [(u, _REASONS[u.reason]) for u in verdict.unknown],
         "main": main,
         "others": shown[1:],
         "listed": listed,
@@ -81,7 +81,7 @@ def render(evidence: Evidence, results: Results) -> bytes:
         "faults": tables.fault_rows(evidence.windows),
         "problems": _problems(evidence, results),
         "facts": tables.fact_rows(reading, results),
-        "rows": tables.op_rows(reading, chosen, cited),
+        "rows": tables.op_rows(reading, chosen, cited, wrong),
         "left_out": _left_out(reading, chosen),
         "linked": linked,
     }
@@ -115,12 +115,12 @@ def _environment() -> "jinja2.Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
+    filters: dict[str, Callable[[Any], Any]] = {
         "svg": lambda text: Markup(text),  # noqa: S704, PLW0108 - serialised by an XML library
-        "lasting_s": lambda seconds: lasting(seconds * 1e9),
         "when": when,
         "cited": cited_ops,
     }
+    environment.filters |= filters
     return environment
 
 
@@ -141,9 +141,7 @@ def _hover_rules() -> str:
 def _problems(evidence: Evidence, results: Results) -> list[Problem]:
     """The problems that are not said anyway, as a leftover or as a reason for unknown."""
     said = {unknown.text for unknown in results.verdict.unknown}
-    return [
-        p for p in evidence.problems if p.text not in said and not p.text.startswith(LEFTOVER)
-    ]
+    return [p for p in evidence.problems if p.text not in said and not p.text.startswith(LEFTOVER)]
 
 
 def _meta(reading: Reading, results: Results) -> list[str]:
@@ -169,15 +167,19 @@ def _broken(main: Finding | None) -> tuple[str, str] | None:
     return main.anomaly.name, main.must
 
 
-def _counts(verdict: Verdict, pictures: int, hidden: int) -> str:
+def _counts(verdict: Verdict, hidden: int) -> str:
     parts = []
     if verdict.properties:
-        broken = sum(1 for p in verdict.properties if p.verdict == "fail")
-        parts.append(f"{broken} of {count(len(verdict.properties), 'property', 'properties')} broken")
-    if verdict.anomalies:
-        names = Counter(a.name for a in verdict.anomalies)
-        told = ", ".join(f"{n:,} × {clean(name, 60)}" for name, n in names.items())
-        parts.append(told)
+        of = Counter(p.verdict for p in verdict.properties)
+        told = [f"{of[o]} {words}" for o, words in _OF_PROPERTIES.items() if of[o]]
+        parts.append(
+            f"{count(len(verdict.properties), 'property', 'properties')}: {', '.join(told)}"
+        )
+    names = Counter(a.name for a in verdict.anomalies)
+    if names:
+        parts.append(
+            ", ".join(f"{clean(name, 60)} {count(n, 'time')}" for name, n in names.items())
+        )
     if len(verdict.anomalies) > 1:
         parts.append("the gravest is shown first")
     if hidden:

@@ -1,11 +1,11 @@
 """`junit.xml`: the verdict for machines that count test cases.
 
-One test case a property.  A broken property is a failure; a property that could not be judged is an
-error, since a run that proves nothing must not look green.  A run that is unknown as a whole, or that
-failed without a broken property, says so in a test case of its own (`judged`).
+One test case a property.  A broken property is a failure; a property that could not be judged is
+an error, since a run that proves nothing must not look green.  A run that is unknown as a whole, or
+that failed without a broken property, says so in a test case of its own (`judged`).
 """
 
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 from harness.evidence import Evidence
 from harness.results import Results
@@ -19,7 +19,7 @@ _MAX_SENTENCES = 5
 def render(evidence: Evidence, results: Results) -> bytes:
     """Return the XML; the same input gives the same bytes."""
     verdict, spec = results.verdict, evidence.spec
-    suite = ElementTree.Element("testsuite")
+    suite = ET.Element("testsuite")
     properties = add(suite, "properties")
     known = {
         "verdict": verdict.verdict,
@@ -35,7 +35,12 @@ def render(evidence: Evidence, results: Results) -> bytes:
     for item in verdict.properties:
         _property(add(suite, "testcase", classname=classname, name=item.name), item, results)
     judged = any(p.verdict == "fail" for p in verdict.properties) or verdict.verdict != "fail"
-    if verdict.verdict == "unknown" or results.error is not None or not judged or not len(suite) > 1:
+    if (
+        verdict.verdict == "unknown"
+        or results.error is not None
+        or not judged
+        or not len(suite) > 1
+    ):
         _judged(add(suite, "testcase", classname=classname, name="judged"), results)
     cases = suite.findall("testcase")
     suite.attrib = {
@@ -46,13 +51,14 @@ def render(evidence: Evidence, results: Results) -> bytes:
         "time": f"{results.duration_s:.3f}",
         "timestamp": clean(results.began, 40),
     }
-    root = ElementTree.Element("testsuites")
+    root = ET.Element("testsuites")
     root.append(suite)
-    ElementTree.indent(root)
-    return ElementTree.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
+    ET.indent(root)
+    data: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
+    return data + b"\n"
 
 
-def _property(case: ElementTree.Element, item: Property, results: Results) -> None:
+def _property(case: ET.Element, item: Property, results: Results) -> None:
     if item.verdict == "fail":
         found = [a for a in results.verdict.anomalies if a.name == item.name]
         sentences = [a.sentence for a in found[:_MAX_SENTENCES]] or [results.verdict.headline]
@@ -66,7 +72,7 @@ def _property(case: ElementTree.Element, item: Property, results: Results) -> No
         add(case, "error", clean_block(_reasons(results)), message=message, type="unknown")
 
 
-def _judged(case: ElementTree.Element, results: Results) -> None:
+def _judged(case: ET.Element, results: Results) -> None:
     verdict = results.verdict
     if verdict.verdict == "fail":
         add(case, "failure", verdict.headline, message=verdict.headline, type="fail")

@@ -2,7 +2,7 @@
 
 from harness.history import Call
 from reports.reading import member
-from reports.text import clean, quoted, show
+from reports.text import clean, quoted, show, who
 
 GLYPHS = {"invoke": "→", "ok": "✓", "fail": "✕", "info": "?", "open": "?"}
 
@@ -14,7 +14,7 @@ def with_token(token: int | None) -> str:
 
 def owner_words(worker: str, token: int | None) -> str:
     """A worker with the token of its grant: `w1 (token 33)`."""
-    name = clean(worker, 60)
+    name = who(worker)
     return name if token is None else f"{name} (token {token})"
 
 
@@ -31,7 +31,7 @@ def outcome_words(call: Call) -> str:
 
 def describe(call: Call) -> str:
     """One sentence about a call: who asked for what, and what came of it."""
-    return f"{clean(call.worker, 60)} {_asked(call)}{_answered(call)}."
+    return f"{who(call.worker)} {_asked(call)}{_answered(call)}."
 
 
 def _asked(call: Call) -> str:
@@ -48,7 +48,9 @@ def _asked(call: Call) -> str:
         case "read":
             return f"reads{key}"
         case "write":
-            return f"writes {quoted(call.value)} to{key or ' the resource'} {with_token(call.token)}"
+            return (
+                f"writes {quoted(call.value)} to{key or ' the resource'} {with_token(call.token)}"
+            )
     value = "" if call.value is None else f" {quoted(call.value)}"
     token = "" if call.token is None else f" {with_token(call.token)}"
     return f"calls {clean(call.f, 60)}{key}{value}{token}"

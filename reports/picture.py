@@ -1,12 +1,13 @@
 """The picture of one scene as inline SVG.
 
 Form carries the meaning, and colour only repeats it: solid is true, hatched is no longer true,
-dotted is frozen, a cross is the write that should not have happened, an open ring with a stroke is a
-write that was refused.  The numbers on top are the numbers of the story.
+dotted is frozen, a cross is the write that should not have happened, an open ring with a stroke is
+a write that was refused.  The numbers on top are the numbers of the story.
 """
 
 from collections.abc import Callable, Sequence
-from xml.etree import ElementTree
+from dataclasses import dataclass, replace
+from xml.etree import ElementTree as ET
 
 from reports.axis import Axis, axis
 from reports.scene import Bracket, Lane, Mark, Row, Scene, Span
@@ -14,33 +15,68 @@ from reports.story import Line, Story
 from reports.svg import Element, Label, add, number, place, serialise, spread, width_px
 from reports.text import at, lasting
 
-WIDTH = 1120
-_LEFT, _RIGHT = 152.0, WIDTH - 18.0
 _RAIL_Y, _TOP = 15.0, 50.0
 _BAR, _THIN, _GAP, _PAD, _WORDS = 26.0, 20.0, 5.0, 11.0, 19.0
+_ABOVE = 26.0
 _OWNERS = 5
 
 
-def render(scene: Scene, story: Story, ident: str, title: str, linked: Callable[[int], bool]) -> str:
-    """Draw a scene.  `ident` makes ids unique in the page; `linked` says which ops have an anchor."""
-    return serialise(_Picture(scene, story, ident, linked).draw(title))
+@dataclass(frozen=True)
+class Format:
+    """How wide the picture is and where its time begins and ends, in units of about a pixel.
+
+    `above`: the names of the lanes stand above them, since there is no room at their left.
+    """
+
+    name: str
+    width: float
+    left: float
+    right: float
+    above: bool
+
+
+WIDE = Format("wide", 1120, 152, 1102, above=False)
+NARROW = Format("narrow", 380, 6, 374, above=True)
+
+
+def render(
+    scene: Scene,
+    story: Story,
+    ident: str,
+    title: str,
+    linked: Callable[[int], bool],
+    *,
+    form: Format = WIDE,
+) -> str:
+    """Draw a scene.  `ident` makes ids unique in the page; `linked`: has an op an anchor in it."""
+    if form.above:
+        scene = replace(scene, tail_ns=None)
+    return serialise(_Picture(scene, story, ident, linked, form).draw(title))
 
 
 class _Picture:
     def __init__(
-        self, scene: Scene, story: Story, ident: str, linked: Callable[[int], bool]
+        self,
+        scene: Scene,
+        story: Story,
+        ident: str,
+        linked: Callable[[int], bool],
+        form: Format,
     ) -> None:
-        self.scene, self.story, self.ident, self.linked = scene, story, ident, linked
+        self.scene, self.story, self.linked, self.form = scene, story, linked, form
+        self.target = ident
+        self.ident = ident if form is WIDE else f"{ident}-{form.name}"
         self.axis: Axis = axis(
             scene.start_ns,
             scene.end_ns,
             scene.moments,
-            left=_LEFT,
-            right=_RIGHT,
+            left=form.left,
+            right=form.right,
             long_ns=scene.long_ns,
             tail_ns=scene.tail_ns,
         )
-        self.root = ElementTree.Element("svg", {"class": "scene", "role": "img"})
+        self.blocked = [(a.right, b.left) for a, b in self.axis.cuts]
+        self.root = ET.Element("svg", {"class": f"scene {form.name}", "role": "img"})
         self.y = _TOP
 
     def draw(self, title: str) -> Element:
@@ -60,8 +96,8 @@ class _Picture:
         self._cuts(bottom)
         self._ticks(bottom)
         self._rail(guides, bottom)
-        height = bottom + 34
-        self.root.set("viewBox", f"0 0 {WIDTH} {number(height)}")
+        height = self.y + 34
+        self.root.set("viewBox", f"0 0 {number(self.form.width)} {number(height)}")
         return self.root
 
     def _patterns(self) -> None:
@@ -91,25 +127,42 @@ class _Picture:
         add(dots, "circle", cx=4.5, cy=4.5, r=1, class_="icedot")
 
     def _lane(self, lane: Lane) -> None:
-        add(self.root, "line", x1=0, x2=WIDTH, y1=self.y, y2=self.y, class_="rule")
-        title = add(self.root, "text", lane.title[:18], x=0, y=self.y + _PAD + 18, class_="lane")
-        if lane.second:
-            add(title, "tspan", lane.sub, dx=6, class_="sub")
-            y = self.y + _PAD + _BAR + _GAP + 15
-            add(self.root, "text", lane.second, x=0, y=y, class_="sub")
-        elif lane.sub:
-            add(self.root, "text", lane.sub, x=0, y=self.y + _PAD + 37, class_="sub")
-        begin, labels = self.y, []
+        add(self.root, "line", x1=0, x2=self.form.width, y1=self.y, y2=self.y, class_="rule")
+        self._name(lane)
+        begin: float = self.y
+        labels: list[Label] = []
         self.y += _PAD
         for row in lane.rows:
             labels += self._row(row)
             self.y += (_THIN if row.thin else _BAR) + _GAP
-        placed = place(sorted(labels, key=lambda label: label.x), _LEFT, _RIGHT)
+        labels.sort(key=lambda label: label.x)
+        placed = place(labels, self.form.left, self.form.right, self.blocked)
         for item in placed:
             y = self.y + _WORDS * item.row + 13
-            add(self.root, "text", item.label.text, x=item.left, y=y, class_=f"words {item.label.style}")
+            add(
+                self.root,
+                "text",
+                item.label.text,
+                x=item.left,
+                y=y,
+                class_=f"words {item.label.style}",
+            )
         rows = 1 + max((item.row for item in placed), default=-1)
-        self.y = max(self.y + _WORDS * rows + _PAD - _GAP, begin + 2 * _PAD + 40)
+        self.y = max(
+            self.y + _WORDS * rows + _PAD - _GAP, begin + 2 * _PAD + (0 if self.form.above else 40)
+        )
+
+    def _name(self, lane: Lane) -> None:
+        y = self.y + _PAD
+        title = add(self.root, "text", lane.title[:18], x=0, y=y + 18, class_="lane")
+        if self.form.above or lane.second:
+            add(title, "tspan", lane.sub, dx=6, class_="sub")
+        elif lane.sub:
+            add(self.root, "text", lane.sub, x=0, y=y + 37, class_="sub")
+        if self.form.above:
+            self.y += _ABOVE
+        elif lane.second:
+            add(self.root, "text", lane.second, x=0, y=y + _BAR + _GAP + 15, class_="sub")
 
     def _row(self, row: Row) -> list[Label]:
         height = _THIN if row.thin else _BAR
@@ -121,15 +174,18 @@ class _Picture:
         return labels
 
     def _thinned(self, marks: Sequence[Mark]) -> list[Mark]:
-        """Without the plain ticks that would fall on the same pixel as another."""
-        found, last = [], -9.0
-        for mark in sorted(marks, key=lambda mark: mark.time_ns):
-            x = self.axis.x(mark.time_ns)
-            plain = mark.style in ("act", "act write", "unknown", "refused")
-            if plain and x - last < 2.5:
+        """Without the ticks that would fall on another, and what lies outside; writes go first."""
+        found: list[Mark] = []
+        taken: set[int] = set()
+        for mark in sorted(marks, key=lambda mark: (mark.style != "act write", mark.time_ns)):
+            inside = self.scene.start_ns <= mark.time_ns <= self.scene.end_ns
+            if not inside and mark.time_ns != self.scene.tail_ns:
                 continue
-            if plain:
-                last = x
+            spot = int(self.axis.x(mark.time_ns) / 2.5)
+            if mark.style in ("act", "act write", "unknown", "refused"):
+                if spot in taken:
+                    continue
+                taken.add(spot)
             found.append(mark)
         return found
 
@@ -139,23 +195,36 @@ class _Picture:
         width = max(right - left, 5.0)
         group = self._linked(span.op, span.title or span.labels[0])
         group.set("class", f"bar {span.style}")
-        box = {"x": left, "y": self.y, "width": width, "height": height, "rx": 3.0}
         pattern = self._pattern(span.style)
-        if pattern:
-            add(group, "rect", fill=f"url(#{self.ident}-{pattern})", class_="pattern", **box)
-        add(group, "rect", class_="box", **box)
+        for name in ("pattern", "box") if pattern else ("box",):
+            box = add(group, "rect", x=left, y=self.y, width=width, height=height, rx=3)
+            box.set("class", name)
+            if name == "pattern":
+                box.set("fill", f"url(#{self.ident}-{pattern})")
+        start, end = self._room(left, left + width)
         for text in span.labels:
-            if width_px(text, bold=True) + 10 <= width:
+            if width_px(text, bold=True) + 10 <= end - start:
                 y = self.y + height / 2 + 4.5
-                add(group, "text", text, x=left + width / 2, y=y, class_="in")
+                add(group, "text", text, x=(start + end) / 2, y=y, class_="in")
                 return []
         return [Label(left, span.labels[-1], "under")] if span.must and span.labels else []
+
+    def _room(self, left: float, right: float) -> tuple[float, float]:
+        """The widest stretch between two positions that no cut goes through."""
+        rooms, start = [], left
+        for a, b in self.blocked:
+            if a < right and b > left:
+                rooms.append((start, a))
+                start = b
+        return max([*rooms, (start, right)], key=lambda room: room[1] - room[0])
 
     @staticmethod
     def _pattern(style: str) -> str | None:
         if style == "frozen":
             return "frozen"
-        return f"hatch{style[5]}" if style.endswith("hatched") and style.startswith("owner") else None
+        return (
+            f"hatch{style[5]}" if style.endswith("hatched") and style.startswith("owner") else None
+        )
 
     def _linked(self, op: int | None, title: str) -> Element:
         """A group, or a link to the op's row where the page has one."""
@@ -192,16 +261,17 @@ class _Picture:
             case _:
                 add(group, "text", "?", x=x, y=middle + 5, class_="query")
         style = {"cross": "wrong", "refused here": "right"}.get(mark.style, "")
-        return [Label(x - 9, mark.words, style)] if mark.words else []
+        return [Label(x if mark.style == "end" else x - 9, mark.words, style)] if mark.words else []
 
     def _bracket(self, bracket: Bracket) -> None:
         left, right = self.axis.x(bracket.start_ns), self.axis.x(bracket.end_ns)
-        add(self.root, "line", x1=0, x2=WIDTH, y1=self.y, y2=self.y, class_="rule")
+        add(self.root, "line", x1=0, x2=self.form.width, y1=self.y, y2=self.y, class_="rule")
         group = add(self.root, "g", class_="bracket")
         y = self.y + 34
         add(group, "path", d=f"M{number(left)} {number(y + 7)}v-9H{number(right)}v9")
         width = width_px(bracket.words, 15, bold=True)
-        x = max(_LEFT + width / 2, min((left + right) / 2, _RIGHT - width / 2))
+        middle = sum(self._room(left, right)) / 2
+        x = max(self.form.left + width / 2, min(middle, self.form.right - width / 2))
         add(group, "text", bracket.words, x=x, y=self.y + 22)
         self.y += 48
 
@@ -218,18 +288,27 @@ class _Picture:
             add(group, "polygon", points=" ".join(f"{number(x)},{number(y)}" for x, y in shape))
             for edge in edges:
                 add(group, "polyline", points=" ".join(f"{number(x)},{number(y)}" for x, y in edge))
-            missing = lasting(after.start_ns - before.end_ns)
-            add(group, "text", f"{missing} cut", x=(left + right) / 2, y=bottom + 22)
+        names = []
+        for before, after in self.axis.cuts:
+            text = f"{lasting(after.start_ns - before.end_ns)} cut out"
+            middle = (before.right + after.left) / 2
+            names.append(Label(middle - width_px(text) / 2, text))
+        for item in place(names, self.form.left, self.form.width):
+            y = bottom + 42 + _WORDS * item.row
+            add(self.root, "text", item.label.text, x=item.left, y=y, class_="sub")
+            self.y = max(self.y, y - 22)
 
     def _ticks(self, bottom: float) -> None:
         group = add(self.root, "g", class_="axis")
-        add(group, "line", x1=_LEFT, x2=_RIGHT, y1=bottom, y2=bottom)
-        add(group, "text", "time", x=0, y=bottom + 22, class_="sub start")
-        cuts = [(a.right + b.left) / 2 for a, b in self.axis.cuts]
+        add(group, "line", x1=self.form.left, x2=self.form.right, y1=bottom, y2=bottom)
+        if not self.form.above:
+            add(group, "text", "time", x=0, y=bottom + 22, class_="sub start")
+        last = 0.0
         for x, text in self.axis.ticks():
             add(group, "line", x1=x, x2=x, y1=bottom, y2=bottom + 6)
-            if all(abs(x - cut) > 72 for cut in cuts) and x + 24 <= WIDTH:
+            if x - last >= 44 and x + 24 <= self.form.width:
                 add(group, "text", text, x=x, y=bottom + 22)
+                last = x
         if self.scene.tail_ns is not None:
             x = self.axis.x(self.scene.tail_ns)
             add(group, "line", x1=x, x2=x, y1=bottom, y2=bottom + 6)
@@ -239,14 +318,15 @@ class _Picture:
         """The numbers of the story at their times, spread where they would touch."""
         lines = [line for line in self.story.moments if self._drawn(line)]
         wanted = [self.axis.x(line.time_ns or 0) for line in lines]
-        for line, x, spot in zip(lines, wanted, spread(wanted, 25, _LEFT, _RIGHT), strict=True):
+        spots = spread(wanted, 25, self.form.left + 7, self.form.right - 7)
+        for line, x, spot in zip(lines, wanted, spots, strict=True):
             named = f"m{line.number}" + (" decisive" if line.decisive else "")
-            path = f"M{number(spot)} {number(_RAIL_Y + 10)}L{number(x)} {number(_TOP - 8)}V{number(bottom)}"
-            add(guides, "path", d=path, class_=f"guide {named}")
+            path = f"M{number(spot)} {number(_RAIL_Y + 10)}L{number(x)} {number(_TOP - 8)}"
+            add(guides, "path", d=f"{path}V{number(bottom)}", class_=f"guide {named}")
             badge = add(
                 self.root,
                 "a",
-                href=f"#{self.ident}-s{line.number}",
+                href=f"#{self.target}-s{line.number}",
                 id=f"{self.ident}-m{line.number}",
                 class_=f"badge {named}",
             )

@@ -1,4 +1,4 @@
-"""The evidence as a reader of the report needs it: who held what, who believed what, who was frozen.
+"""The evidence as a reader of the report needs it: who held, who believed what, who was frozen.
 
 Everything here is said by the history, the notes or the fault windows; nothing is judged again.  A
 lease is *certainly alive* until its TTL has passed since the last successful acquire or renewal was
@@ -27,8 +27,8 @@ NOT_MINE = ("not-holder", "fenced")
 class Grant:
     """A lock as it was granted: `start_ns` is the answer of the acquire.
 
-    `lease_end_ns` is when the lease ends at the earliest, None when no TTL is known; `end_ns` is when
-    the grant was over as far as the history tells (released, or lease end).
+    `lease_end_ns` is when the lease ends at the earliest, None when no TTL is known; `end_ns` is
+    when the grant was over as far as the history tells (released, or lease end).
     """
 
     call: Call
@@ -179,7 +179,7 @@ class Reading:
     def _belief_notes(self) -> dict[str, list[Note]]:
         found: dict[str, list[Note]] = defaultdict(list)
         for note in self.evidence.notes:
-            if note.kind == "belief":
+            if note.kind == "belief" and note.worker is not None:
                 found[note.worker].append(note)
         return found
 
@@ -189,15 +189,18 @@ class Reading:
                 continue
             ends = [(grant.release.call_ns, "released")] if grant.release else []
             ends += self._news_of_loss(worker, key, grant.start_ns)[:1]
-            end_ns, why = min(ends, default=(None, None), key=lambda end: end[0] or 0)
+            end = min(ends, default=None)
+            end_ns, why = end if end is not None else (None, None)
             yield Belief(grant.start_ns, end_ns, grant.token, why, told=False)
 
     def _news_of_loss(self, worker: str, key: str | None, since_ns: int) -> list[tuple[int, str]]:
-        news = []
+        news: list[tuple[int, str]] = []
         for f in ("renew", "write", "release", "check"):
-            for call in self._of_worker.get((f, key, worker), ()):
-                if call.call_ns >= since_ns and call.ret_ns is not None and tells_loss(call):
-                    news.append((call.ret_ns, f"its {f} was refused"))
+            news += [
+                (call.ret_ns, f"its {f} was refused")
+                for call in self._of_worker.get((f, key, worker), ())
+                if call.call_ns >= since_ns and call.ret_ns is not None and tells_loss(call)
+            ]
         return sorted(news)
 
     def frozen(self, worker: str) -> Sequence[tuple[int, int, Window]]:
@@ -214,6 +217,14 @@ class Reading:
             and window.grade == "installed"
             and window.on_ns is not None
         ]
+
+    def final_read(self, key: str | None) -> Call | None:
+        """The first successful read of a key after all faults were healed."""
+        final_ns = self.evidence.final_ns
+        if final_ns is None:
+            return None
+        reads = (c for c in self.of("read", key) if c.call_ns >= final_ns and c.outcome == "ok")
+        return next(reads, None)
 
     def ops_between(self, start_ns: int, end_ns: int) -> range:
         """The indexes of the ops of a time span, both ends included."""

@@ -16,8 +16,7 @@ _MUST = {
         "owner before it."
     ),
     "forgotten-fence": (
-        "The highest token that a resource has seen must survive restarts, failovers and clean-"
-        "up."
+        "The highest token that a resource has seen must survive restarts, failovers and clean-up."
     ),
     "duplicate-grant": (
         "A lock must never be granted to a second owner while the lease of the first is "
@@ -58,29 +57,25 @@ _FENCE = (
     "The resource must keep the highest token that it has seen and refuse every lower one, in the "
     "same atomic step as the write."
 )
-_STORE: dict[str | None, tuple[str, str]] = {
-    "none": (
-        "The resource keeps no highest token and takes every write, so it cannot know that the writer "
-        "is no longer the owner.",
-        "Let the resource keep the highest token that it has seen for this key and refuse every lower "
-        "one, in the same atomic step as the write. A check by the writer before the write does not "
-        "help: it can be frozen between the two.",
-    ),
-    "checked": (
-        "The resource is said to refuse a token lower than the highest it has seen, and here it did not.",
-        "Look whether it keeps the highest token durably, for this key, and compares it in the same "
-        "atomic step as the write.",
-    ),
-    "guarded": (
-        "The resource is said to accept a write only while the lock service calls its token current, "
-        "and here it accepted an old one.",
-        "Look whether asking the lock service and writing are one atomic step: between two steps the "
-        "owner can change. A highest token kept by the resource itself needs no second system.",
-    ),
-    None: (
-        "What the resource does with tokens was not recorded; in this run it accepted the lower one.",
-        _FENCE,
-    ),
+_WHY = {
+    "none": "The resource keeps no highest token and takes every write, so it cannot know that the "
+    "writer is no longer the owner.",
+    "checked": "The resource is said to refuse a token lower than the highest it has seen, and "
+    "here it did not.",
+    "guarded": "The resource is said to accept a write only while the lock service calls its token "
+    "current, and here it accepted an old one.",
+}
+_WHY_UNKNOWN = (
+    "What the resource does with tokens was not recorded; in this run it accepted the lower one."
+)
+_PREVENTION = {
+    "none": "Let the resource keep the highest token that it has seen for this key and refuse "
+    "every lower one, in the same atomic step as the write. A check by the writer before the write "
+    "does not help: it can be frozen between the two.",
+    "checked": "Look whether it keeps the highest token durably, for this key, and compares it in "
+    "the same atomic step as the write.",
+    "guarded": "Look whether asking the lock service and writing are one atomic step: between two "
+    "steps the owner can change. A highest token kept by the resource needs no second system.",
 }
 
 
@@ -99,11 +94,11 @@ def why_accepted(name: str, fence: str | None) -> str:
     """Why a resource with this kind of fence let the stale write of an anomaly `name` happen."""
     if name == "forgotten-fence":
         return "The resource checks tokens, but it had lost the highest one that it had seen."
-    return _STORE.get(fence, _STORE[None])[0]
+    return _WHY.get(fence or "", _WHY_UNKNOWN)
 
 
 def prevention(name: str, fence: str | None) -> str:
     """What would have prevented a stale write at a resource with this kind of fence."""
     if name == "forgotten-fence":
         return cure(name)
-    return _STORE.get(fence, _STORE[None])[1]
+    return _PREVENTION.get(fence or "", _FENCE)

@@ -1,27 +1,30 @@
-"""The little of SVG that the picture needs: escaped elements, text widths, labels that do not overlap.
+"""The little of SVG that the picture needs: escaped elements, text widths, labels kept apart.
 
-Elements are built as a tree and serialised by the standard library, so text can never become markup.
-Colours and fonts live in the page's style sheet; there are no inline styles, which lets the page
-forbid them.
+Elements are built as a tree and serialised by the standard library, so text can never become
+markup.  Colours and fonts live in the page's style sheet; there are no inline styles, which lets
+the page forbid them.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 from reports.text import clean
 
-Element = ElementTree.Element
+Element = ET.Element
 TEXT_PX = 13.0
+_APART = 6.0
 
 
 def add(parent: Element, tag: str, text: str | None = None, **attributes: str | float) -> Element:
     """Append an element; `_` in names becomes `-`, and `class_` is `class`.  Text is cleaned."""
     named = {
-        name.rstrip("_").replace("_", "-"): clean(value) if isinstance(value, str) else number(value)
+        name.rstrip("_").replace("_", "-"): clean(value)
+        if isinstance(value, str)
+        else number(value)
         for name, value in attributes.items()
     }
-    element = ElementTree.SubElement(parent, tag, named)
+    element = ET.SubElement(parent, tag, named)
     if text is not None:
         element.text = clean(text)
     return element
@@ -34,7 +37,7 @@ def number(value: float) -> str:
 
 def serialise(root: Element) -> str:
     """The element as markup that is both valid XML and valid in an HTML page."""
-    return ElementTree.tostring(root, encoding="unicode", short_empty_elements=True)
+    return ET.tostring(root, encoding="unicode", short_empty_elements=True)
 
 
 def width_px(text: str, size_px: float = TEXT_PX, *, bold: bool = False) -> float:
@@ -47,7 +50,7 @@ def width_px(text: str, size_px: float = TEXT_PX, *, bold: bool = False) -> floa
 
 @dataclass(frozen=True)
 class Label:
-    """Words that belong to `x`: written to its right, or to its left where the right has no room."""
+    """Words that belong to `x`: written to its right, or to its left where there is no room."""
 
     x: float
     text: str
@@ -69,26 +72,41 @@ class Placed:
     row: int
 
 
-def place(labels: Sequence[Label], left: float, right: float) -> list[Placed]:
-    """Give each label a row such that no two touch; as few rows as a greedy choice needs."""
+def place(
+    labels: Sequence[Label],
+    left: float,
+    right: float,
+    blocked: Sequence[tuple[float, float]] = (),
+) -> list[Placed]:
+    """Give each label a row and a side such that no two touch; greedy, so few rows, not the fewest.
+
+    `blocked` are stretches where nothing may be written; a label that fits nowhere ignores them.
+    """
     placed: list[Placed] = []
-    taken: list[list[tuple[float, float]]] = []
+    rows: list[list[tuple[float, float]]] = []
     for label in labels:
         width = label.width
-        start = label.x if label.x + width <= right else label.x - width
-        start = max(left, min(start, right - width))
-        row = next(
-            (i for i, used in enumerate(taken) if _free(used, start, start + width)), len(taken)
-        )
-        if row == len(taken):
-            taken.append([])
-        taken[row].append((start, start + width))
+        wanted = [label.x, label.x - width, *(end + _APART for _, end in blocked)]
+        wanted += [start - width - _APART for start, _ in blocked]
+        starts = [max(left, min(x, right - width)) for x in wanted]
+        row, start = _spot([*rows, list(blocked)], starts, width)
+        if row >= len(rows):
+            rows.append(list(blocked))
+        rows[row].append((start, start + width))
         placed.append(Placed(label, start, row))
     return placed
 
 
-def _free(used: Sequence[tuple[float, float]], start: float, end: float) -> bool:
-    return all(end + 14 <= a or b + 14 <= start for a, b in used)
+def _spot(
+    rows: Sequence[Sequence[tuple[float, float]]], starts: Sequence[float], width: float
+) -> tuple[int, float]:
+    """The first free place: near sides before far ones, upper rows before lower ones."""
+    for side in (starts[:2], starts[2:]):
+        for row, used in enumerate(rows):
+            for start in side:
+                if all(start + width + _APART <= a or b + _APART <= start for a, b in used):
+                    return row, start
+    return len(rows) - 1, starts[0]
 
 
 def spread(wanted: Sequence[float], gap: float, left: float, right: float) -> list[float]:

@@ -1,7 +1,7 @@
 """The tables of a page: properties, margins, faults, facts, and the ops of the relevant time.
 
-The whole history stays in `history.jsonl`; a page shows at most `MAX_ROWS` ops and says what it left
-out.  The ops that prove a finding come first, then their neighbours in time.
+The whole history stays in `history.jsonl`; a page shows at most `MAX_ROWS` ops and says what it
+left out.  The ops that prove a finding come first, then their neighbours in time.
 """
 
 from collections import Counter
@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from harness.history import Outcome
 from harness.results import Results
 from harness.window import Window
 from reports.phrase import GLYPHS
@@ -32,7 +33,10 @@ _MARGINS = {
 
 @dataclass(frozen=True)
 class OpRow:
-    """One op as a row; `gap` counts the ops that are left out before it."""
+    """One op as a row; `gap` counts the ops that are left out before it.
+
+    `mark` is `cited` where this page names the op, `cited wrong` where it is the wrong one.
+    """
 
     index: int
     time: str
@@ -45,7 +49,7 @@ class OpRow:
     token: str
     error: str
     partner: int | None
-    cited: bool
+    mark: str
     gap: int
 
 
@@ -91,9 +95,12 @@ def select_ops(reading: Reading, cited: Sequence[int], around: tuple[int, int] |
     return sorted(chosen)[:MAX_ROWS]
 
 
-def op_rows(reading: Reading, chosen: Sequence[int], cited: Iterable[int]) -> list[OpRow]:
-    """The rows of the ops table."""
-    ops, named = reading.evidence.history.ops, set(cited)
+def op_rows(
+    reading: Reading, chosen: Sequence[int], cited: Iterable[int], wrong: Iterable[int]
+) -> list[OpRow]:
+    """The rows of the ops table; `wrong` are the ops of the decisive line of the story."""
+    ops = reading.evidence.history.ops
+    marks = dict.fromkeys(cited, "cited") | dict.fromkeys(wrong, "cited wrong")
     rows, before = [], chosen[0] - 1 if chosen else 0
     for i in chosen:
         op, call = ops[i], reading.call(i)
@@ -113,7 +120,7 @@ def op_rows(reading: Reading, chosen: Sequence[int], cited: Iterable[int]) -> li
                 token="" if op.token is None else str(op.token),
                 error="" if op.error is None else clean(op.error, 160),
                 partner=partner,
-                cited=i in named,
+                mark=marks.get(i, ""),
                 gap=i - before - 1,
             )
         )
@@ -130,9 +137,9 @@ def fault_rows(windows: Sequence[Window]) -> list[FaultRow]:
             who=clean(w.who, 40),
             at=clean(w.at, 60),
             requested=at(w.requested_ns),
-            on="–" if w.on_ns is None else at(w.on_ns),
-            off="–" if w.off_ns is None else at(w.off_ns),
-            length="–" if w.on_ns is None or w.off_ns is None else lasting(w.off_ns - w.on_ns),
+            on="not seen" if w.on_ns is None else at(w.on_ns),
+            off="not seen" if w.off_ns is None else at(w.off_ns),
+            length="" if w.on_ns is None or w.off_ns is None else lasting(w.off_ns - w.on_ns),
             grade=w.grade.replace("-", " "),
             glyph={"installed": "✓", "not-effective": "✕", "indeterminate": "?"}[w.grade],
             proof="; ".join(
@@ -166,7 +173,9 @@ def _measure(name: str, value: Any) -> str:
         return "not measured"
     if isinstance(value, dict):
         unit = name[name.rfind("_") :] if "_" in name else ""
-        parts = [f"{clean(str(k), 40)} {_measure(f'{k}{unit}', v)}" for k, v in list(value.items())[:12]]
+        parts = [
+            f"{clean(str(k), 40)} {_measure(f'{k}{unit}', v)}" for k, v in list(value.items())[:12]
+        ]
         return ", ".join(parts)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return show(value)
@@ -199,7 +208,12 @@ def fact_rows(reading: Reading, results: Results) -> list[tuple[str, str]]:
     rows.append(("Length", lasting(results.duration_s * 1e9)))
     if reading.malformed is None:
         counts = Counter(call.outcome for call in reading.calls)
-        words = {"ok": "ok", "fail": "failed", "info": "unknown", "open": "never answered"}
+        words: dict[Outcome, str] = {
+            "ok": "ok",
+            "fail": "failed",
+            "info": "unknown",
+            "open": "never answered",
+        }
         told = ", ".join(f"{counts[o]:,} {word}" for o, word in words.items() if counts[o])
         rows.append(("Calls", f"{len(reading.calls):,}" + (f" ({told})" if told else "")))
     rows += sorted({**reading.evidence.facts, **results.facts}.items())

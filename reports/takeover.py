@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.history import Call
 from harness.verdict import Anomaly
-from reports.reading import NOT_MINE, Grant, Reading, refusal
+from reports.reading import NOT_MINE, Belief, Grant, Reading, refusal
 
 STALE = ("stale-owner-write", "lost-update", "forgotten-fence")
 PROOFS = ("order", "over", "store-log", "read")
@@ -21,9 +21,9 @@ PROOFS = ("order", "over", "store-log", "read")
 class Takeover:
     """Who held, who took over, and what the first owner wrote afterwards.
 
-    `stale`, `newer`: the grants of the old and the new owner; `late`: the old owner's write; `first`:
-    an accepted write of the new owner before it; `lease_end_ns`: the end of the old owner's lease, at
-    the earliest; `stale_ns`: the time from which its write was stale to when it took effect.
+    `stale`, `newer`: the grants of the old and the new owner; `late`: the old owner's write;
+    `first`: an accepted write of the new owner before it; `lease_end_ns`: the end of the old
+    owner's lease, at the earliest; `stale_ns`: from when a write of his was stale to when it came.
     """
 
     key: str | None
@@ -47,7 +47,9 @@ def takeover_of(anomaly: Anomaly, reading: Reading) -> Takeover | None:
     details = anomaly.details
     late = reading.call(details.get("stale_write"))
     if late is None and anomaly.name in STALE:
-        late = next((c for i in reversed(anomaly.ops) if (c := reading.call(i)) and c.f == "write"), None)
+        late = next(
+            (c for i in reversed(anomaly.ops) if (c := reading.call(i)) and c.f == "write"), None
+        )
     if late is None:
         return None
     stale = _granted(reading, details.get("stale_grant")) or _grant_of_write(reading, late)
@@ -107,7 +109,8 @@ def _grant_of_write(reading: Reading, write: Call) -> Grant | None:
         if g.worker == write.worker and g.start_ns <= write.call_ns
     ]
     same = [g for g in own if g.token == write.token]
-    return (same or own or [None])[-1]
+    best = same or own
+    return best[-1] if best else None
 
 
 def _next_owner(reading: Reading, stale: Grant, late: Call) -> Grant | None:
@@ -119,7 +122,8 @@ def _next_owner(reading: Reading, stale: Grant, late: Call) -> Grant | None:
         if stale.start_ns < g.start_ns < done_ns and g.worker != stale.worker
     ]
     wrote = [g for g in later if _first_write(reading, g, late)]
-    return (wrote or later or [None])[-1]
+    best = wrote or later
+    return best[-1] if best else None
 
 
 def _first_write(reading: Reading, newer: Grant | None, late: Call) -> Call | None:
@@ -137,7 +141,10 @@ def _first_write(reading: Reading, newer: Grant | None, late: Call) -> Call | No
 def _stale_ns(
     reading: Reading, late: Call, newer: Grant | None, lease_end_ns: int | None, window_s: Any
 ) -> tuple[int, int] | None:
-    """From the end of the lease (or the next grant) to the late write; the checker's number if it fits."""
+    """From the end of the lease, or the next grant, to the late write.
+
+    The checker's length is taken where it fits: two numbers for one thing would be a riddle.
+    """
     done_ns = reading.done_ns(late)
     begin_ns = lease_end_ns
     if begin_ns is None or begin_ns >= late.call_ns:
@@ -155,3 +162,32 @@ def _lost(reading: Reading, indexes: object) -> tuple[Call, ...]:
     if not isinstance(indexes, Sequence) or isinstance(indexes, str):
         return ()
     return tuple(call for index in indexes if (call := reading.call(index)) is not None)
+
+
+def accepted_writes(
+    reading: Reading, scene: Takeover, worker: str, since_ns: int, until_ns: int
+) -> list[Call]:
+    """The writes of a worker that were accepted between two times."""
+    return [
+        c
+        for c in reading.of("write", scene.key)
+        if c.worker == worker
+        and c.outcome == "ok"
+        and c.call_ns >= since_ns
+        and c.ret_ns is not None
+        and c.ret_ns <= until_ns
+        and c.index != scene.late.index
+    ]
+
+
+def belief_at(reading: Reading, scene: Takeover, time_ns: int) -> Belief | None:
+    """What the old owner believed at a time: the hold that covers it, if any."""
+    last = last_belief(reading, scene, time_ns)
+    return last if last is not None and (last.end_ns is None or last.end_ns > time_ns) else None
+
+
+def last_belief(reading: Reading, scene: Takeover, time_ns: int) -> Belief | None:
+    """The latest time before `time_ns` in which the old owner took itself for the holder."""
+    found = reading.beliefs(scene.late.worker, scene.key)
+    begun = [b for b in found if scene.stale.call.call_ns <= b.start_ns <= time_ns]
+    return begun[-1] if begun else None

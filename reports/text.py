@@ -70,17 +70,22 @@ def at(time_ns: int) -> str:
 
 
 def lasting(length_ns: float) -> str:
-    """Return a length of time in the unit that reads best: `840 µs`, `12 ms`, `3.05 s`, `2 min 5 s`."""
+    """Return a length in the unit that reads best: `840 µs`, `12 ms`, `3.05 s`, `12 min 5 s`."""
     seconds = abs(length_ns) / 1e9
     sign = "-" if length_ns < 0 else ""
     if seconds < 0.001:
         return f"{sign}{seconds * 1e6:.0f} µs"
     if seconds < 0.9995:
         return f"{sign}{seconds * 1e3:.3g} ms"
-    if seconds < 120:
+    if seconds < 600:
         return f"{sign}{seconds:.3g} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{sign}{minutes} min {rest} s" if rest else f"{sign}{minutes} min"
+
+
+def who(worker: str) -> str:
+    """Return a worker's name; imported histories know only the number of a process."""
+    return f"process {worker}" if worker.isdigit() else clean(worker, 60)
 
 
 def count(number: int, noun: str, plural: str | None = None) -> str:

@@ -154,8 +154,8 @@ class Etcd:
         claims = []
         for place in cluster.places:
             status = _ask(place, "POST", "/v3/maintenance/status")
-            leader = status.get("leader", "0")
-            if leader != "0" and leader == status.get("header", {}).get("member_id"):
+            leader = status.get("leader")
+            if leader and leader == status.get("header", {}).get("member_id"):
                 claims.append((int(status.get("raftTerm", 0)), place.name))
         return max(claims)[1] if claims else None
 

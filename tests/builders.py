@@ -2,8 +2,8 @@
 
 A test says who called what and when, in milliseconds; the builder sorts the events, gives out
 process numbers (a new one after an `info`) and pairs nothing itself, so that what it makes goes
-through the same door as a recorded history.  Events of one instant keep the order in which the calls
-were written down.
+through the same door as a recorded history.  Events of one instant keep the order in which the
+calls were written down.
 """
 
 from collections.abc import Sequence
@@ -74,7 +74,7 @@ class Script:
         info: bool = False,
         lane: str = "main",
     ) -> Mark:
-        """Write down any call; the other methods are this one with the fields of their operation."""
+        """Write down any call; the other methods only name the fields of their operation."""
         kind: OpType | None = None if ret is None else "fail" if fail else "info" if info else "ok"
         if kind != "ok":
             result, got = None, None

@@ -3,13 +3,16 @@
 Addresses differ between test processes, so that several may run on one machine at the same time.
 """
 
+import contextlib
 import itertools
 import os
 import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -18,6 +21,7 @@ from harness.cluster import command
 from harness.target import Cluster, Place, Ready, Server, Target
 
 PATIENCE_S = 30.0
+NEVER = b"\0 no request contains this \0"
 _hosts = itertools.count(1)
 
 
@@ -42,6 +46,51 @@ def accepts(address: str, port: int) -> bool:
             return True
     except OSError:
         return False
+
+
+class ReplyEater:
+    """A proxy before one server that swallows the reply to the request that contains `marker`.
+
+    The client sees its connection end instead, and may connect again; the server notices nothing.
+    """
+
+    def __init__(self, place: Place, marker: bytes) -> None:
+        self._marker = marker
+        self.place = replace(place, address=fresh_address())
+        self._behind = (place.address, place.port)
+        self._eats = threading.Event()
+        self._listener = socket.create_server((self.place.address, self.place.port))
+        self._ends: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(self._behind)
+                self._ends += [client, server]
+                for source, sink, replies in ((client, server, False), (server, client, True)):
+                    pump = (source, sink, replies)
+                    threading.Thread(target=self._pump, args=pump, daemon=True).start()
+
+    def _pump(self, source: socket.socket, sink: socket.socket, replies: bool) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                if replies and self._eats.is_set():
+                    self._eats.clear()
+                    sink.shutdown(socket.SHUT_RDWR)
+                    continue
+                if not replies and self._marker in data:
+                    self._eats.set()
+                    self._marker = NEVER
+                sink.sendall(data)
+
+    def close(self) -> None:
+        """End every connection."""
+        for end in (self._listener, *self._ends):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
 
 
 class Servers:

@@ -1,4 +1,4 @@
-"""Workers that misbehave: rubbish, death, deafness.  What was open becomes info, with the reason."""
+"""Workers that misbehave: what they had open becomes info, with the reason."""
 
 import asyncio
 import subprocess
@@ -86,9 +86,7 @@ async def drive(tmp_path: Path, script: str) -> tuple[list[Op], list[Note]]:
         worker.start([sys.executable, "-S", "-c", PRELUDE + script], asyncio.get_running_loop())
         from harness.protocol import Hello
 
-        worker.send(
-            Hello(worker="w1", lock={}, store={}, servers={}, ttl_s=1.0, op_timeout_s=1.0)
-        )
+        worker.send(Hello(worker="w1", lock={}, store={}, servers={}, ttl_s=1.0, op_timeout_s=1.0))
         await controller.all_ready(30.0)
         until_ns = controller.clock.now_ns() + 30_000_000_000
         await controller.run({"w1": Reads()}, until_ns)
@@ -224,9 +222,7 @@ for line in sys.stdin:
         worker.start(argv, asyncio.get_running_loop())
         from harness.protocol import Hello
 
-        worker.send(
-            Hello(worker="w1", lock={}, store={}, servers={}, ttl_s=1.0, op_timeout_s=1.0)
-        )
+        worker.send(Hello(worker="w1", lock={}, store={}, servers={}, ttl_s=1.0, op_timeout_s=1.0))
         await controller.all_ready(30.0)
         await controller.run({"w1": Reads()}, controller.clock.now_ns() + 30_000_000_000)
 

@@ -36,10 +36,12 @@ class Tape:
     notes: list[dict[str, Any]] = field(default_factory=list)
 
     def call(self, worker: str, f: str, start_s: float, end_s: float | None, **more: Any) -> int:
+        """Record a call; `more`: key, value, token asked for, and type, result, got, error."""
         self.calls.append({"worker": worker, "f": f, "start": start_s, "end": end_s, **more})
         return len(self.calls) - 1
 
     def believe(self, worker: str, time_s: float, *, holds: bool, token: int, why: str) -> None:
+        """Record that a worker says what it believes."""
         left_s = 2.0 if holds else None
         self.notes.append(
             {"time_ns": ns(time_s), "worker": worker, "kind": "belief", "key": KEY, "token": token}
@@ -55,7 +57,9 @@ class Tape:
                 events.append((call["end"], 1, n, call.get("type", "ok")))
         events.sort()
         process: dict[tuple[str, bool], int] = {}
-        ops, invoked, completed = [], {}, {}
+        ops: list[Op] = []
+        invoked: dict[int, int] = {}
+        completed: dict[int, int] = {}
         for time_s, _, n, kind in events:
             call = self.calls[n]
             lane = (call["worker"], call["f"] == "renew")
@@ -81,14 +85,20 @@ class Tape:
         return ops, invoked, completed
 
 
-def rounds(tape: Tape, worker: str, token: int, start_s: float, end_s: float, first: int) -> int:
+def rounds(tape: Tape, worker: str, token: int, *, start_s: float, end_s: float, first: int) -> int:
     """The owner's rounds read, check, write until `end_s`; returns the next number of a value."""
     now_s, number = start_s, first
     while now_s + 0.12 < end_s:
         tape.call(worker, "read", now_s, now_s + 0.004, result=f"{worker}-{number - 1}", got=token)
         ask = {"ask": True, "think_ms": 20}
         tape.call(
-            worker, "check", now_s + 0.006, now_s + 0.03, value=ask, token=token, result={"held": True}
+            worker,
+            "check",
+            now_s + 0.006,
+            now_s + 0.03,
+            value=ask,
+            token=token,
+            result={"held": True},
         )
         value = f"{worker}-{number}"
         tape.call(worker, "write", now_s + 0.032, now_s + 0.04, value=value, token=token)
@@ -96,7 +106,9 @@ def rounds(tape: Tape, worker: str, token: int, start_s: float, end_s: float, fi
     return number
 
 
-def hold(tape: Tape, worker: str, token: int, start_s: float, end_s: float, *, first: int = 1) -> int:
+def hold(
+    tape: Tape, worker: str, token: int, start_s: float, end_s: float, *, first: int = 1
+) -> int:
     """One undisturbed hold from grant to release; returns the call of its acquire."""
     got = tape.call(
         worker,
@@ -108,7 +120,7 @@ def hold(tape: Tape, worker: str, token: int, start_s: float, end_s: float, *, f
         result={"ttl_s": 2.0},
     )
     tape.believe(worker, start_s + 0.013, holds=True, token=token, why="granted")
-    rounds(tape, worker, token, start_s + 0.03, end_s - 0.02, first)
+    rounds(tape, worker, token, start_s=start_s + 0.03, end_s=end_s - 0.02, first=first)
     renew_s = start_s + 0.67
     while renew_s < end_s - 0.1:
         tape.call(worker, "renew", renew_s, renew_s + 0.009, token=token)
@@ -144,7 +156,7 @@ def sleep(tape: Tape, start_s: float, token: int, *, fenced: bool, number: int =
         result={"ttl_s": 2.0},
     )
     tape.believe("w1", start_s + 0.013, holds=True, token=token, why="granted")
-    number = rounds(tape, "w1", token, start_s + 0.03, start_s + 0.45, number)
+    number = rounds(tape, "w1", token, start_s=start_s + 0.03, end_s=start_s + 0.45, first=number)
     on_s, heal_s = start_s + 0.481, start_s + 5.485
     ask = {"ask": True, "think_ms": 20}
     check = tape.call(
@@ -164,7 +176,13 @@ def sleep(tape: Tape, start_s: float, token: int, *, fenced: bool, number: int =
         try_s = first_s
         while try_s < start_s + 2.0:
             tape.call(
-                worker, "acquire", try_s, try_s + 0.006, value={"ttl_s": 2.0}, type="fail", error="held"
+                worker,
+                "acquire",
+                try_s,
+                try_s + 0.006,
+                value={"ttl_s": 2.0},
+                type="fail",
+                error="held",
             )
             try_s += 0.25
     newer = hold(tape, "w2", token + 1, start_s + 2.08, start_s + 6.1, first=number + 20)
@@ -186,14 +204,22 @@ def sleep(tape: Tape, start_s: float, token: int, *, fenced: bool, number: int =
         result=None if fenced else {"over": {"value": overwritten["value"], "token": token + 1}},
     )
     tape.call(
-        "w1", "renew", heal_s + 0.02, heal_s + 0.03, token=token, type="fail", error="not-holder: gone"
+        "w1",
+        "renew",
+        heal_s + 0.02,
+        heal_s + 0.03,
+        token=token,
+        type="fail",
+        error="not-holder: gone",
     )
     tape.believe("w1", heal_s + 0.031, holds=False, token=token, why=NOT_OWNER)
     return Sleep(stale, newer, late, first, check, on_s, heal_s)
 
 
 def spec(store: str) -> RunSpec:
-    pause = FaultSpec("pause", "holder", Duration(2.5, in_leases=True), phase="lease-checked", count=3)
+    pause = FaultSpec(
+        "pause", "holder", Duration(2.5, in_leases=True), phase="lease-checked", count=3
+    )
     return RunSpec(TargetSpec("etcd"), TargetSpec(store), faults=(pause,), seed=7)
 
 
@@ -215,7 +241,9 @@ def window(one: Sleep, op: int) -> Window:
     )
 
 
-def anomaly(one: Sleep, invoked: dict[int, int], completed: dict[int, int], ops: list[Op]) -> Anomaly:
+def anomaly(
+    one: Sleep, invoked: dict[int, int], completed: dict[int, int], ops: list[Op]
+) -> Anomaly:
     late = ops[invoked[one.late]]
     end_ns = ops[invoked[one.stale]].time_ns + ns(2.0)
     done_ns = ops[completed[one.late]].time_ns
@@ -332,9 +360,7 @@ def failing(sleeps: int = 3) -> tuple[Evidence, Results]:
     end_s = 8.5 + 7 * (sleeps - 1)
     last = [c for c in tape.calls if c["f"] == "write"][-1]
     for worker in ("r1", "w1", "w2", "w3"):
-        tape.call(
-            worker, "read", end_s, end_s + 0.003, result=last["value"], got=last.get("token")
-        )
+        tape.call(worker, "read", end_s, end_s + 0.003, result=last["value"], got=last.get("token"))
         end_s += 0.004
     evidence, stale = record(tape, found, fence="none", store="valkey")
     anomalies = [*stale, *(lost_update(a, a.details["newer_write"]) for a in stale)]
@@ -402,12 +428,14 @@ def undecided() -> tuple[Evidence, Results]:
             Unknown(reason=Reason.VACUOUS, text="0 takeovers while an old owner was out, 1 needed"),
             Unknown(
                 reason=Reason.FAULT_NOT_EFFECTIVE,
-                text="pause:who=holder,at=lease-checked,for=2.5leases was never proven to be in force",
+                text="pause:who=holder,at=lease-checked,for=2.5leases was never in force",
             ),
         ),
         properties=properties(0, "unknown"),
     )
-    return evidence, results(verdict, 7.0, leftover=("1 process of w2 is still stopped (pid 4711)",))
+    return evidence, results(
+        verdict, 7.0, leftover=("1 process of w2 is still stopped (pid 4711)",)
+    )
 
 
 @pytest.mark.parametrize("sample", [failing, passing, undecided])

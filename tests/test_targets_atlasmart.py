@@ -367,6 +367,7 @@ def test_a_frozen_server_leaves_the_outcome_unknown_and_no_answer_behind(checked
         with pytest.raises(TimeoutError) as late:
             store.write("k", "unknown", 2)
         assert proves_no_effect(checked.target, late.value) is None
+        assert store._socket is None  # a late answer has no connection to arrive on
         checked.thaw("store1")
         until(lambda: witness.read("k") == Stored("unknown", 2), "the late write takes effect")
         assert store.read("other") is None  # and not the late answer to the write

@@ -22,13 +22,15 @@ from harness.target import (
     RefusedError,
     Store,
     Stored,
+    StoreLog,
     Target,
     proves_no_effect,
 )
+from targets._stored import pack
 from targets.atlasmart import Atlasmart
 from targets.etcd import Etcd
 from targets.valkey import Valkey
-from tests.support_servers import Servers, fresh_address, until
+from tests.support_servers import ReplyEater, Servers, fresh_address, until
 
 TIMEOUT_S = 5.0
 EXAMPLE = Path(__file__).parent.parent / "docs" / "examples" / "mylock.py"
@@ -267,6 +269,42 @@ def test_a_lower_token_is_refused_or_its_damage_is_reported(stores: Servers) -> 
             assert one.read("stale") == Stored("new owner", 9)
             assert one.write("stale", "10 is above 9", 10) == Stored("new owner", 9)
             assert one.write("other", "a key has its own fence", 1) is None
+
+
+def test_a_lost_reply_leaves_the_outcome_unknown_and_the_write_is_sent_once(
+    stores: Servers,
+) -> None:
+    target: Any = stores.target
+    places = stores.cluster.places
+    [behind] = stores.cluster.role("store") or places
+    with (
+        closing(ReplyEater(behind, b"second")) as proxy,
+        store(stores) as witness,
+        closing(target.store(Cluster([proxy.place]), TIMEOUT_S)) as one,
+    ):
+        one.write("lost", "first", 1)
+        with pytest.raises(Exception, match=r".") as failure:  # each client has its own error
+            one.write("lost", "second", 2)
+        assert proves_no_effect(target, failure.value) is None, failure.value
+        until(lambda: witness.read("lost") == Stored("second", 2), "the write takes effect")
+        witness.write("lost", "third", 3)
+        assert written(stores, "second") == 1
+
+
+def written(servers: Servers, value: str) -> int:
+    """How often the server was asked to write this value, by its own account."""
+    target: Any = servers.target
+    place = (servers.cluster.role("store") or servers.cluster.places)[0]
+    if isinstance(target, StoreLog):
+        return sum(line.value == value for line in target.store_log(servers.cluster))
+    if target.name == "valkey":
+        files = Path(place.data, "appendonlydir").glob("*.aof")
+        return sum(file.read_bytes().count(pack(value, 2)) for file in files)
+    from targets._etcd_client import _Client
+
+    with closing(_Client([place.endpoint], TIMEOUT_S)) as raw:
+        # Three different values were written to this key; each write is one version.
+        return int(raw._get(b"vanwinkle/data/lost", TIMEOUT_S).version) - 2
 
 
 # -- what a target says about itself

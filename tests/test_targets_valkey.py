@@ -113,18 +113,6 @@ def test_a_frozen_server_leaves_the_outcome_unknown_and_no_answer_behind(fenced:
         assert store.read("other") is None  # and not the late answer to the write
 
 
-def test_a_call_is_tried_once_only(fenced: Servers) -> None:
-    with store_of(fenced, 0.3) as store, raw(fenced) as client:
-        store.write("k", "v", 1)
-        client.config_resetstat()
-        fenced.freeze("valkey1")
-        with pytest.raises(Exception, match="Timeout"):
-            store.write("k", "v", 2)
-        fenced.thaw("valkey1")
-        until(lambda: store.read("k") == Stored("v", 2), "the write takes effect")
-        assert client.info("commandstats")["cmdstat_set"]["calls"] == 1
-
-
 def test_a_killed_server_proves_no_effect_until_it_is_back(fenced: Servers) -> None:
     with store_of(fenced) as store:
         store.write("k", "v", 1)

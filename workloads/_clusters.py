@@ -1,10 +1,10 @@
 """A write and everything that saw its value, as one thing with two times.
 
-With unique values every sight (a read, or the answer of a write that names what it overwrote) names
-one write.  A cluster is a write with its sights; `first_ns` is when the first of these operations had
-ended, so the write had certainly taken effect; `last_ns` is when the last of them began, so the
-value was still current at that time or later.  Gibbons and Korach (Testing shared memories, SIAM J.
-Computing 1997) judge a register by these two times alone.
+With unique values every sight (a read, or the answer of a write that names what it overwrote)
+names one write.  A cluster is a write with its sights; `first_ns` is when the first of these
+operations had ended, so the write had certainly taken effect; `last_ns` is when the last of them
+began, so the value was still current at that time or later.  Gibbons and Korach (Testing shared
+memories, SIAM J. Computing 1997) judge a register by these two times alone.
 
 A write with unknown outcome counts only when its value was seen, by a client or by the store's own
 log: then it certainly took effect.  Otherwise leaving it out is always legal.
@@ -72,7 +72,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Odd:
-    """A sight that no order of the operations can explain; `write` is whose value it was, if any."""
+    """A sight that no order of operations can explain; `write` is whose value it was, if any."""
 
     what: Oddity
     sight: Sight

@@ -1,10 +1,10 @@
 """What the workers of the `fencing` workload do, as pure generators.
 
 A contender takes a lock, and while it holds it does rounds of read, check (with time to think) and
-write; every write has a value that was never written before.  After some rounds it releases the lock
-and lets others have it.  It takes itself for the owner until an answer says otherwise: a lease check
-that says no, or a refusal, ends the hold at once; after an answer that leaves things open it gives
-the lock back, once, since it may still have it.
+write; every write has a value that was never written before.  After some rounds it releases the
+lock and lets others have it.  It takes itself for the owner until an answer says otherwise: a
+lease check that says no, or a refusal, ends the hold at once; after an answer that leaves things
+open it gives the lock back, once, since it may still have it.
 
 Readers read, so that what was shown is on record.
 """
@@ -58,7 +58,7 @@ class Contender:
     def step(self, last: Op | None, now_ns: int) -> "tuple[Step, Contender]":
         """Go on after the last answer."""
         if self.stage == "idle" or last is None:
-            return self._round(now_ns) if self.stage == "round" else self._acquire()
+            return self.step_round(now_ns) if self.stage == "round" else self._acquire()
         if self.stage == "acquire":
             return self._after_acquire(last, now_ns)
         if self.stage == "release":
@@ -72,7 +72,7 @@ class Contender:
                 return self._rest(now_ns)
             step, going = self._invoke("write", f"{self.plan.worker}-{self.n}")
             return step, replace(going, n=self.n + 1)
-        return self._round(now_ns)
+        return self.step_round(now_ns)
 
     def _acquire(self) -> "tuple[Step, Contender]":
         key = self.plan.keys[below(self.plan.stream, self.draws, len(self.plan.keys))]
@@ -85,9 +85,9 @@ class Contender:
         low, high = self.plan.rounds
         left = low + below(self.plan.stream, self.draws, high - low + 1)
         held = replace(self, token=last.token, left=left, next_ns=now_ns, draws=self.draws + 1)
-        return held._round(now_ns)
+        return held.step_round(now_ns)
 
-    def _round(self, now_ns: int) -> "tuple[Step, Contender]":
+    def step_round(self, now_ns: int) -> "tuple[Step, Contender]":
         """Begin the next round when its time has come; release the lock after the last one."""
         if not self.left:
             return self._invoke("release")
@@ -124,7 +124,11 @@ class Reader:
     turn: int = 0
     next_ns: int = 0
 
-    def step(self, last: Op | None, now_ns: int) -> "tuple[Step, Reader]":
+    def step(
+        self,
+        last: Op | None,  # noqa: ARG002 - it reads on, whatever the answer was
+        now_ns: int,
+    ) -> "tuple[Step, Reader]":
         """Read the next key when its time has come."""
         if now_ns < self.next_ns:
             return Wait(self.next_ns), self
@@ -139,7 +143,11 @@ class FinalReader:
 
     keys: tuple[str, ...]
 
-    def step(self, last: Op | None, now_ns: int) -> "tuple[Step, FinalReader]":
+    def step(
+        self,
+        last: Op | None,  # noqa: ARG002 - one read each, whatever the answer was
+        now_ns: int,  # noqa: ARG002 - at once
+    ) -> "tuple[Step, FinalReader]":
         """Read the first key that is left."""
         if not self.keys:
             return Done(), self

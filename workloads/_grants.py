@@ -5,9 +5,9 @@ and the request for the last acknowledged renewal plus the TTL: the service star
 handles a request, so not before it was made.  What is in doubt is left out, so two certain holds
 that overlap are a fault of the lock whichever way the doubts went.
 
-Owners are ranked by *level*.  Where every grant carries a fencing token, the level is the rank of the
-token.  Where a lock gives none, grants are ranked by real time: acquires whose intervals overlap,
-directly or through others, share a level, so a lower level certainly was granted before.
+Owners are ranked by *level*.  Where every grant carries a fencing token, the level is the rank of
+the token.  Where a lock gives none, grants are ranked by real time: acquires whose intervals
+overlap, directly or through others, share a level, so a lower level certainly was granted before.
 """
 
 from bisect import bisect_left

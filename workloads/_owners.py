@@ -34,8 +34,8 @@ class StaleWrite:
 
     `newer` is the newer owner's write, `proof` what proves the order: `order` (it was answered
     before the stale write was asked for), `read` (its value had been seen before), `over` or
-    `store-log`.  `certain` False: the late sight `seen_by` may be the mistake instead.  `forgotten`:
-    the resource had lost the newer write when it accepted this one.
+    `store-log`.  `certain` False: the late sight `seen_by` may be the mistake instead.
+    `forgotten`: the resource had lost the newer write when it accepted this one.
     """
 
     write: Write
@@ -64,27 +64,24 @@ class Order:
 
 
 def judge_order(trace: Trace, seen: Seen, log: KeyLog, *, fenced: bool) -> Order:
-    """Compare every owner with the newer ones; `fenced`: the resource may have a fence to forget."""
+    """Compare every owner with the newer ones; `fenced`: there may be a fence to forget."""
     stale, doubtful = _by_clock(seen.clusters)
-    for write, newer in _by_answer(trace, seen):
-        stale.setdefault(write.call.index, StaleWrite(write, newer, "over"))
-    for write, newer in log.inversions():
-        stale.setdefault(write.call.index, StaleWrite(write, newer, "store-log"))
-    late: list[LateSight] = []
+    for write, over in _by_answer(trace, seen):
+        stale.setdefault(write.call.index, StaleWrite(write, over, "over"))
+    for write, before in log.inversions():
+        stale.setdefault(write.call.index, StaleWrite(write, before, "store-log"))
     asked = [(cluster.level, cluster.last_ns) for cluster in doubtful]
+    late: list[LateSight] = []
     for cluster, newer in zip(doubtful, latest_above(seen.clusters, asked), strict=True):
-        write = cluster.write
-        if write is not None and write.call.index in stale:
-            continue  # it came late for certain, so the late sight is no mistake of its own
-        assert newer is not None
-        assert newer.write is not None
+        assert newer is not None  # it is what made the cluster doubtful, or one asked for later
         assert cluster.last is not None
-        if cluster.ret_ns < newer.call_ns:
+        if cluster.write is not None and cluster.write.call.index in stale:
+            continue  # it came late for certain, so the late sight is no mistake of its own
+        if cluster.write is None or cluster.ret_ns < newer.call_ns:
             late.append(LateSight(cluster, newer, cluster.last))
         else:
-            assert write is not None
-            stale[write.call.index] = StaleWrite(
-                write, newer.write, "read", certain=False, seen_by=cluster.last
+            stale[cluster.write.call.index] = StaleWrite(
+                cluster.write, _write(newer), "read", certain=False, seen_by=cluster.last
             )
     found = sorted(stale.values(), key=lambda s: s.write.call.index)
     if fenced:
@@ -146,8 +143,9 @@ def _by_answer(trace: Trace, seen: Seen) -> list[tuple[Write, Write]]:
 def latest_above(
     clusters: Sequence[Cluster], asked: Sequence[tuple[int, float]]
 ) -> list[Cluster | None]:
-    """For each (level, time): of the clusters above that level with `first_ns` before that time, the
-    one whose write was asked for last; None when there is none.
+    """For each (level, time) find the cluster above that level whose write was asked for last.
+
+    Only clusters that had certainly taken effect before that time count; None when there is none.
     """
     levels = sorted({cluster.level for cluster in clusters})
     size = len(levels)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from harness.verdict import Anomaly, Property
+from harness.verdict import Anomaly, Outcome, Property
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def total(results: Iterable[Result]) -> dict[str, Result]:
 
 def as_property(result: Result) -> Property:
     """Return the row of the properties table; a property without a case is not called kept."""
-    verdict = "fail" if result.broken else "pass" if result.checked else "unknown"
+    verdict: Outcome = "fail" if result.broken else "pass" if result.checked else "unknown"
     return Property(
         name=result.name,
         verdict=verdict,

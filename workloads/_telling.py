@@ -51,10 +51,11 @@ def headline(
     if outcome == "unknown":
         return f"Not judged. {unknown[0].text}"
     takeovers = count(summed.takeovers, "takeover")
+    attempts = count(summed.attempts, "stale write")
     if not summed.refused:
         return (
-            f"Nothing is wrong after {takeovers}: each of the {count(summed.attempts, 'stale write')}"
-            " attempted came before the newer owner had written, or has an unknown outcome."
+            f"Nothing is wrong after {takeovers}: of {attempts} attempted,"
+            " each came before the newer owner had written, or has an unknown outcome."
         )
     rest = summed.attempts - summed.refused
     more = ""

@@ -54,11 +54,11 @@ class Trace:
         return self.calls.get(f, ())
 
     def grant_of(self, call: Call) -> Grant | None:
-        """The latest grant to the caller, of the token that it used, acknowledged before the call."""
+        """The caller's latest grant of the token that it used, acknowledged before the call."""
         return self.own.latest(call, call.token if self.tokens else None)
 
     def earliest_above(self, moments: Iterable[tuple[int, float]]) -> list[float]:
-        """For each level, the earliest of the given (level, time) of any *higher* level, or infinity."""
+        """For each level the earliest of the (level, time) above it, infinity if there is none."""
         first = [inf] * (self.levels + 1)
         for level, time_ns in moments:
             first[level] = min(first[level], time_ns)
@@ -70,7 +70,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Book:
-    """The traces of all keys, and why some key cannot be judged; `foreign` counts other operations."""
+    """The traces of all keys, why some key cannot be judged, and a count of other operations."""
 
     traces: tuple[Trace, ...]
     unknown: tuple[Unknown, ...]

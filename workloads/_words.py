@@ -1,4 +1,4 @@
-"""How checkers speak: lengths of time, values of a foreign system, counts, code words of refusals."""
+"""How checkers speak: lengths of time, values of a foreign system, counts, refusals."""
 
 import json
 from typing import Any

@@ -21,6 +21,7 @@ from harness.rng import stream
 from harness.spec import RunSpec
 from harness.units import parse_seconds
 from harness.verdict import Verdict, decide
+from workloads._beliefs import Watch, belief_notes, beliefs, watch
 from workloads._clusters import gather
 from workloads._contender import Contender, FinalReader, Plan, Reader
 from workloads._owners import judge_order
@@ -32,7 +33,7 @@ from workloads._words import count
 from workloads.forgery import forged_tokens
 from workloads.granting import grant_faults
 from workloads.lost import losses, lost_updates
-from workloads.notice import Watch, belief_notes, beliefs, late_notices, watch
+from workloads.notice import late_notices
 from workloads.odd_reads import odd_reads
 from workloads.refusals import refused_newest
 from workloads.stale import stale_writes

@@ -1,8 +1,8 @@
 """`forged-token`: an operation was accepted with a token that its caller was never granted.
 
 An acquire of the caller whose outcome nobody knows may have brought the token, so then nothing is
-said.  A renewal or release by a worker that was never granted anything counts too, where locks have no
-tokens.
+said.  A renewal or release by a worker that was never granted anything counts too, where locks
+have no tokens.
 """
 
 from math import inf

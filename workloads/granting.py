@@ -1,10 +1,10 @@
 """`duplicate-grant`, `fence-regression`, `fence-collision`: what the lock service itself got wrong.
 
 Two certain holds of one lock must not overlap.  Grants that follow each other (the earlier was
-acknowledged before the later was asked for) must bring growing tokens, and no token twice.  The order
-in which answers arrive proves nothing: in a healthy hand-over the next owner's answer may come before
-the previous owner's release is acknowledged.  A worker that is granted what it already holds (a
-re-entrant lock) endangers nobody and is left out.
+acknowledged before the later was asked for) must bring growing tokens, and no token twice.  The
+order in which answers arrive proves nothing: in a healthy hand-over the next owner's answer may
+come before the previous owner's release is acknowledged.  A worker that is granted what it already
+holds (a re-entrant lock) endangers nobody and is left out.
 """
 
 from bisect import bisect_left
@@ -119,8 +119,8 @@ def _regressions(key: str, grants: Sequence[Grant]) -> Iterable[Anomaly]:
                 name="fence-regression",
                 sentence=(
                     f"The fencing token of {key} went backwards: {before.worker} was granted"
-                    f" {before.token} at {instant(before.start_ns)}, and {grant.worker}, who asked at"
-                    f" {instant(grant.acquire.call_ns)}, only {grant.token}."
+                    f" {before.token} at {instant(before.start_ns)}, and {grant.worker}, who asked"
+                    f" at {instant(grant.acquire.call_ns)}, only {grant.token}."
                 ),
                 ops=(before.acquire.index, grant.acquire.index),
                 time_ns=grant.start_ns,

@@ -1,9 +1,9 @@
 """`lost-update`: acknowledged writes that a stale write covered without having seen them.
 
-An owner works on what it has read: read, think, write.  A stale owner's base is its last read before
-its write.  What newer owners wrote and got acknowledged after that base and before the stale write
-was asked for is gone from the result of that work.  Each lost write is laid to the first stale write
-that cost it, so the counts add up.
+An owner works on what it has read: read, think, write.  A stale owner's base is its last read
+before its write.  What newer owners wrote and got acknowledged after that base and before the
+stale write was asked for is gone from the result of that work.  Each lost write is laid to the
+first stale write that cost it, so the counts add up.
 """
 
 from bisect import bisect_left, bisect_right

@@ -38,8 +38,8 @@ def _aborted(trace: Trace, odd: Odd) -> Anomaly:
     return Anomaly(
         name="aborted-read",
         sentence=(
-            f"{call.worker} saw {show(odd.sight.value)} on {trace.key} at {instant(call.call_ns)} or"
-            f" later, although {write.call.worker}'s write of it was reported as failed"
+            f"{call.worker} saw {show(odd.sight.value)} on {trace.key} at {instant(call.call_ns)}"
+            f" or later, although {write.call.worker}'s write of it was reported as failed"
             f" ({write.call.error}): either the resource applied it, or the adapter takes an error"
             " for a proof of failure that is none."
         ),

@@ -1,17 +1,17 @@
 """`refused-newest`: the current owner was turned away, and nobody newer can have been there.
 
-A write refused as `fenced` needs a higher token that somebody may have used by then: a write with it
-was asked for, or it was granted, or an acquire with unknown outcome may have brought it.  A write
-refused as `not-holder` may also come after the end of its lease, so it counts only when all of it
-lies inside the certain hold of its grant.
+A write refused as `fenced` needs a higher token that somebody may have used by then: a write with
+it was asked for, or it was granted, or an acquire with unknown outcome may have brought it.  A
+write refused as `not-holder` may also come after the end of its lease, so it counts only when all
+of it lies inside the certain hold of its grant.
 """
 
 from math import inf
 
 from harness.target import Accept
 from harness.verdict import Anomaly
-from workloads._storelog import KeyLog
 from workloads._result import Result, found
+from workloads._storelog import KeyLog
 from workloads._trace import Trace, Write
 from workloads._words import done_ns, instant, refusal, with_token
 

@@ -1,9 +1,10 @@
 """`stale-owner-write`: a sleeper wakes up and overwrites what the next owner has done.
 
-The resource accepted a write of a lower level after it had accepted, or shown, one of a higher level.
-A resource that keeps the highest token it has seen and refuses lower ones cannot do this, whatever
-its clients do.  `forgotten-fence` is the same write where the resource had such a fence and lost it
-(a restart, a failover, a collected record): it is named apart, because the remedy is another one.
+The resource accepted a write of a lower level after it had accepted, or shown, one of a higher
+level.  A resource that keeps the highest token it has seen and refuses lower ones cannot do this,
+whatever its clients do.  `forgotten-fence` is the same write where the resource had such a fence
+and lost it (a restart, a failover, a collected record): it is named apart, because the remedy is
+another one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,8 +29,10 @@ def stale_writes(
     accepted: int,
     acked: int,
 ) -> list[Result]:
-    """Return both properties; `accepted` counts the writes of the key that took effect, `acked` all
-    acknowledged writes of the run, `lost` the calls that each stale write (by index) has cost.
+    """Return both properties.
+
+    `lost` are the calls that each stale write (by index) has cost, `accepted` counts the writes of
+    the key that took effect, `acked` all acknowledged writes of the run.
     """
     made = [_anomaly(trace, one, lost.get(one.write.call.index, ()), acked) for one in stale]
     plain = [anomaly for anomaly in made if anomaly.name == NAME]
@@ -88,9 +91,12 @@ def _sentence(trace: Trace, stale: StaleWrite, window_s: float, lost: int, acked
         if trace.tokens
         else "the resource accepted the older owner's write after the newer one's"
     )
-    first = f"{who} changed {trace.key} {length(window_s * 1e9)} after {_whom(trace, stale)} had"
-    if stale.proof == "over" and done_ns(call) <= (newer.ret_ns or 0):
-        first = f"{who} overwrote what {_whom(trace, stale)} had written to {trace.key}"
+    whom = _whom(trace, stale)
+    first = f"{who} changed {trace.key} {length(window_s * 1e9)} after {whom} had"
+    if stale.proof == "over":
+        first = f"{who} overwrote what {whom} had written to {trace.key}"
+    elif stale.proof == "store-log":
+        first = f"{who} changed {trace.key} after {whom} had, as the resource's own log says"
     more = ""
     if lost:
         share = f" ({100 * lost / acked:.0f} %)" if acked else ""
@@ -107,7 +113,8 @@ def _why_stale(grant: Grant | None, call: Call) -> str:
         return f", which was never granted token {call.token},"
     release, lease_end_ns = grant.release, grant.lease_end_ns
     if release is not None and release.call_ns < call.call_ns:
-        return f", which had asked {length(call.call_ns - release.call_ns)} before to release the lock,"
+        since = length(call.call_ns - release.call_ns)
+        return f", which had asked {since} before to release the lock,"
     if lease_end_ns is None:
         return ", whose lock has no lease,"
     if lease_end_ns <= call.call_ns:
@@ -138,6 +145,6 @@ def _doubtful(trace: Trace, stale: StaleWrite) -> str:
     return (
         f"{seen_by.worker} saw {call.worker}'s write under {older} on {trace.key} at"
         f" {instant(seen_by.call_ns)} or later, although {newer.worker}'s write under {later} had"
-        f" taken effect before: either the resource accepted the older owner's write after the newer"
-        f" one's, or it showed an old value; the two writes were under way together."
+        f" taken effect before: either the resource accepted the older owner's write after the"
+        " newer one's, or it showed an old value; the two writes were under way together."
     )

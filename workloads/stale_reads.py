@@ -1,9 +1,9 @@
-"""`stale-read`, `lost-ack`: a value was shown that had been replaced, or an acknowledged one is gone.
+"""`stale-read`, `lost-ack`: a replaced value was shown, or an acknowledged one is gone.
 
-Across owners the order of writes is that of their levels; within one level the operations must allow
-some order at all, which Gibbons and Korach's two conditions decide: no two values may both be
-current in one stretch of time.  A late sight is called a lost acknowledgement where no later read
-can make it good: the final reads, after all faults were healed, or a write's own word that it
+Across owners the order of writes is that of their levels; within one level the operations must
+allow some order at all, which Gibbons and Korach's two conditions decide: no two values may both
+be current in one stretch of time.  A late sight is called a lost acknowledgement where no later
+read can make it good: the final reads, after all faults were healed, or a write's own word that it
 overwrote the older value.
 """
 

@@ -8,7 +8,6 @@ about the faults.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
 from statistics import median
 from typing import Any
 
@@ -29,8 +28,8 @@ _NEEDED = ("acquire", "write", "read")
 class Tally:
     """What happened on one key, or on all of them.
 
-    `takeover_ns`: from the end of an unreleased lease to the next grant; `renewal_ns`: from a renewal's
-    answer to the end of the lease that it found.
+    `takeover_ns`: from the end of an unreleased lease to the next grant; `renewal_ns`: from a
+    renewal's answer to the end of the lease that it found.
     """
 
     takeovers: int
@@ -133,11 +132,10 @@ def vacuous(traces: Sequence[Trace], summed: Tally, evidence: Evidence) -> list[
     missing += _around_faults(traces, evidence)
     if not missing:
         return []
-    text = (
-        "Too little happened: "
-        + "; ".join(missing)
-        + f" ({count(summed.takeovers, 'takeover')}, {count(summed.attempts, 'stale write')} attempted)."
+    counts = (
+        f"{count(summed.takeovers, 'takeover')}, {count(summed.attempts, 'stale write')} attempted"
     )
+    text = f"Too little happened: {'; '.join(missing)} ({counts})."
     return [Unknown(reason=Reason.VACUOUS, text=text)]
 
 

@@ -1,4 +1,4 @@
-"""`python -m harness.local.main RUN_DIR`: the helper process, which becomes the sandbox of a run."""
+"""`python -m harness.local.main RUN_DIR`: the helper, which becomes the sandbox of a run."""
 
 import sys
 from pathlib import Path

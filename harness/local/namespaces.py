@@ -39,7 +39,7 @@ def setns(fd: int, kind: int = NEWNET) -> None:
 
 
 def mount(source: str, target: str, kind: str | None, flags: int = 0, data: str = "") -> None:
-    """Mount as mount(2).  Raises OSError."""
+    """Mount a file system, with the arguments of the system call.  Raises OSError."""
     code = _libc.mount(
         source.encode(),
         target.encode(),

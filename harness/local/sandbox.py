@@ -7,12 +7,12 @@
     init      pid 1 of the sandbox; reaps; hands signals on dies with helper, and at outer's end
     harness   the run                                       init ends when it ends
 
-When init ends, for whatever reason, the kernel kills every process of the pid namespace, stopped ones
-and those that called setsid included; mounts and network namespaces go with the last of them.
+When init ends, for whatever reason, the kernel kills every process of the pid namespace, stopped
+ones and those that called setsid included; mounts and network namespaces go with the last of them.
 So whichever process of the chain is killed with SIGKILL, nothing is left.
 
-The helper is a fresh interpreter (`python -m harness.local.sandbox`), never a fork of the caller: the
-caller may have threads, and forking those is how deadlocks are made.
+The helper is a fresh interpreter (`python -m harness.local.sandbox`), never a fork of the caller:
+the caller may have threads, and forking those is how deadlocks are made.
 """
 
 import contextlib

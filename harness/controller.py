@@ -140,6 +140,11 @@ class Controller:
             await asyncio.sleep(0.005)
         return []
 
+    def dismiss(self) -> None:
+        """Let all workers go: what they say from now on is not recorded."""
+        for seat in self.seats.values():
+            seat.worker.dismiss()
+
     async def _unless_broken(self, wish: Coroutine[Any, Any, object]) -> None:
         task = asyncio.ensure_future(wish)
         try:

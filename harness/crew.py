@@ -76,6 +76,12 @@ class Worker:
             return
         self._flush()
 
+    def dismiss(self) -> None:
+        """Stop listening; the end of its input ends the worker."""
+        if self.alive:
+            self.alive = False
+            self._hang_up()
+
     def _flush(self) -> None:
         fd = self._spawned.stdin
         try:
@@ -139,11 +145,14 @@ class Worker:
         if not self.alive:
             return
         self.alive = False
+        self._hang_up()
+        self._listener.ended(self, why)
+
+    def _hang_up(self) -> None:
         for fd in (self._spawned.stdin, self._spawned.stdout):
             self._loop.remove_reader(fd)
             self._loop.remove_writer(fd)
             os.close(fd)
-        self._listener.ended(self, why)
 
 
 def watch_exit(loop: asyncio.AbstractEventLoop, pid: int, callback: Callable[[int], None]) -> None:

@@ -5,9 +5,9 @@
     WinkleError                 anything the harness says about itself
     ├── UsageError              the command line or the run file is wrong        (exit 254)
     ├── HarnessError            the harness or a target's start failed           (exit 255)
-    │   ├── SandboxError        this machine forbids the local backend; names the step and the ways out
+    │   ├── SandboxError        this machine forbids the local backend; names the step and ways out
     │   └── TargetError         a server of the target did not start; carries its last log lines
-    └── MalformedHistoryError   a history breaks the rules; names line and reason (verdict unknown)
+    └── MalformedHistoryError   a history breaks the rules; names line and reason
 
 Outcomes of operations are not exceptions of this tree: see `harness.target.RefusedError`.
 """

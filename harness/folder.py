@@ -97,15 +97,11 @@ class RunFolder:
 
     def spec(self) -> tuple[RunSpec, dict[str, Any]]:
         """Return the run and what was recorded with it.  Raises UsageError."""
-        import yaml
-
-        from harness.runfile import read_file
+        from harness.runfile import read_recorded
 
         if not self.run_file.is_file():
             raise UsageError(f"{self.path}: no run folder (it has no run.yaml)")
-        spec = read_file(self.run_file)
-        recorded = yaml.safe_load(self.run_file.read_bytes()).get("recorded")
-        return spec, recorded if isinstance(recorded, dict) else {}
+        return read_recorded(self.run_file)
 
     def evidence(self) -> Evidence:
         """Return all that was recorded.  Raises UsageError, MalformedHistoryError."""

@@ -53,6 +53,8 @@ class Roles:
         match who:
             case "holder" | "waiter":
                 return self._controller.workers_that(who)[:1]
+            case "reader":
+                return [name for name in self._controller.seats if name.startswith("r")][:1]
             case "all":
                 return lock
             case "store":

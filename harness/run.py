@@ -109,6 +109,7 @@ class Run:
             await self._main_phase(controller, nemesis, clock, record)
             await self._final_phase(controller, clock, record)
             await self._save_store_log()
+            controller.dismiss()
             record.mark(clock.now_ns(), "end")
         except OSError as error:
             raise HarnessError(f"the record cannot be written: {error}") from error

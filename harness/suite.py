@@ -42,7 +42,9 @@ class _Expectation(BaseModel):
     anomalies: list[AnomalyName] = Field(
         default_factory=list, description="findings that must be there"
     )
-    refusals: int = Field(0, strict=True, ge=0, description="refused writes that must be counted")
+    refusals: int = Field(
+        0, strict=True, ge=0, description="stale writes that must be refused, at least"
+    )
 
 
 class _Entry(_Expectation, RunFile):
@@ -202,13 +204,13 @@ def judge(
     elif missing:
         why_not = f"not found: {', '.join(missing)}"
     elif (counted := refusals(results)) < plan.refusals:
-        why_not = f"{counted} refusals, expected at least {plan.refusals}"
+        why_not = f"stale writes refused: {counted}, expected at least {plan.refusals}"
     return Row(plan, code, verdict.verdict, why_not, results.first_finding_s, folder)
 
 
 def refusals(results: Results) -> int:
-    """Return how many writes the resource refused, as the workload counted them."""
-    counted = results.verdict.stats.get("refusals", 0)
+    """Return how many writes of stale owners were refused, as the workload counted them."""
+    counted = results.verdict.stats.get("stale_refused", 0)
     return counted if isinstance(counted, int) else 0
 
 

@@ -121,12 +121,12 @@ def in_short(finding: Finding | None, reading: Reading) -> list[tuple[str, str]]
         return []
     scene = finding.takeover
     late, stale, newer = scene.late, scene.stale, scene.newer
-    who = f"{owner_words(late.worker, stale.token)}, the old owner."
+    told = f"{owner_words(late.worker, stale.token)}, the old owner."
     done_ns = reading.done_ns(late)
-    if scene.lease_end_ns is not None and scene.lease_end_ns < done_ns:
-        who += f" Its lease had been over for {lasting(done_ns - scene.lease_end_ns)}."
+    if scene.lease_end_ns is not None and scene.lease_end_ns < late.call_ns:
+        told += f" Its lease had been over for {lasting(late.call_ns - scene.lease_end_ns)}."
     if any(on <= done_ns and off >= stale.start_ns for on, off, _ in reading.frozen(late.worker)):
-        who += " It had been frozen and did not notice."
+        told += " It had been frozen and did not notice."
     owner = "" if newer is None else owner_words(newer.worker, newer.token)
     key = quoted(late.key) if late.key is not None else "the resource"
     if scene.refused:
@@ -135,20 +135,22 @@ def in_short(finding: Finding | None, reading: Reading) -> list[tuple[str, str]]
         )
         why = f"It refused: {clean(late.error or '', 160)}. What the new owner had written stayed."
         return [
-            ("Who woke up too late", who),
+            ("Who woke up too late", told),
             ("What it tried", what),
             ("What the resource did", why),
         ]
     over = member(late.result, "over")
     what = f"It wrote {quoted(late.value)} to {key}"
     if over is not None:
-        what += f" over {quoted(member(over, 'value'))}, the value of the new owner {owner}."
+        writer = reading.owner_of(late.key, member(over, "token"))
+        whose = owner if writer is None else owner_words(writer.worker, writer.token)
+        what += f" over {quoted(member(over, 'value'))}, the value of the newer owner {whose}."
     else:
         what += f" after the new owner {owner} had written to it." if owner else "."
     name = finding.anomaly.name if finding.anomaly else ""
     why = rules.why_accepted(name, reading.evidence.fence)
     return [
-        ("Who wrote too late", who),
+        ("Who wrote too late", told),
         ("What it did", what),
         ("Why the resource let it happen", why),
     ]

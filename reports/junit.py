@@ -1,8 +1,9 @@
 """`junit.xml`: the verdict for machines that count test cases.
 
-One test case a property.  A broken property is a failure; a property that could not be judged is
-an error, since a run that proves nothing must not look green.  A run that is unknown as a whole, or
-that failed without a broken property, says so in a test case of its own (`judged`).
+One test case a property.  A broken property is a failure.  A property that was not judged is an error
+where the run is unknown, since what proves nothing must not look green; where the run was judged,
+no case of it came up, and it is skipped.  A run that is unknown as a whole, or that failed without
+a broken property, says so in a test case of its own (`judged`).
 """
 
 from xml.etree import ElementTree as ET
@@ -47,6 +48,7 @@ def render(evidence: Evidence, results: Results) -> bytes:
         "name": clean(results.run, 200),
         "tests": str(len(cases)),
         "failures": str(len(suite.findall("testcase/failure"))),
+        "skipped": str(len(suite.findall("testcase/skipped"))),
         "errors": str(len(suite.findall("testcase/error"))),
         "time": f"{results.duration_s:.3f}",
         "timestamp": clean(results.began, 40),
@@ -69,6 +71,9 @@ def _property(case: ET.Element, item: Property, results: Results) -> None:
         add(case, "failure", message=message, type=item.name).text = text
     elif item.verdict == "unknown":
         message = item.note or "this property could not be judged"
+        if results.verdict.verdict != "unknown":
+            add(case, "skipped", message=message)
+            return
         add(case, "error", clean_block(_reasons(results)), message=message, type="unknown")
 
 

@@ -20,6 +20,7 @@ from harness.note import Note
 from harness.window import Window
 
 FREEZING = ("pause", "freeze", "stop")
+RELEASED = "released"  # how a worker says that it gave the lock back itself
 NOT_MINE = ("not-holder", "fenced")
 
 
@@ -170,6 +171,12 @@ class Reading:
         grants = [g for g in self.grants(key) if g.worker == worker and g.start_ns <= time_ns]
         return grants[-1] if grants else None
 
+    def owner_of(self, key: str | None, token: object) -> Grant | None:
+        """The grant of a lock that came with this token; None when none did."""
+        if token is None:
+            return None
+        return next((g for g in self.grants(key) if g.token == token), None)
+
     def beliefs(self, worker: str, key: str | None) -> Sequence[Belief]:
         """When a worker took itself for the holder: as it reported, else as its operations say."""
         notes = [n for n in self._belief_notes.get(worker, ()) if n.key in (key, None)]
@@ -187,7 +194,7 @@ class Reading:
         for grant in self.grants(key):
             if grant.worker != worker:
                 continue
-            ends = [(grant.release.call_ns, "released")] if grant.release else []
+            ends = [(grant.release.call_ns, RELEASED)] if grant.release else []
             ends += self._news_of_loss(worker, key, grant.start_ns)[:1]
             end = min(ends, default=None)
             end_ns, why = end if end is not None else (None, None)

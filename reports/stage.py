@@ -30,7 +30,7 @@ def takeover_scene(scene: Takeover, story: Story, reading: Reading) -> Scene | N
     times = [line.time_ns for line in story.moments if line.time_ns is not None]
     near = [t for t in times if last is None or t < last.call_ns or t <= done_ns]
     known = [scene.stale.worker] + ([scene.newer.worker] if scene.newer else [])
-    stage = _Stage(reading, scene.key, near, known, wrong=scene.late, proof=(scene.late.index,))
+    stage = Stage(reading, scene.key, near, known, wrong=scene.late, proof=(scene.late.index,))
     lost = not scene.refused
     bracket = None
     if scene.stale_ns is not None:
@@ -55,7 +55,7 @@ def generic_scene(anomaly: Anomaly, story: Story, reading: Reading) -> Scene | N
     if bracket is not None:
         times += [bracket.start_ns, bracket.end_ns]
     proof = tuple(c.index for c in calls)
-    stage = _Stage(reading, key, times, workers, wrong=calls[-1], proof=proof)
+    stage = Stage(reading, key, times, workers, wrong=calls[-1], proof=proof)
     return stage.scene(bracket, None, None)
 
 
@@ -74,7 +74,7 @@ def _overlap(calls: Sequence[Call], reading: Reading, size_s: float | None) -> B
     return None
 
 
-class _Stage:
+class Stage:
     """Fills the lanes for one key, one stretch of time and the workers involved."""
 
     def __init__(

@@ -20,14 +20,14 @@ MAX_ROWS = 200
 _AROUND_MISTAKE = 20
 
 _MARGINS = {
-    "renewal_margin_s": "Renewal margin: lease left when a renewal was acknowledged",
-    "takeover_s": "Takeover time: from the end of a lease to the next owner",
-    "refused": "Writes refused by the resource",
-    "refused_tokens": "Writes with an old token that the resource refused",
-    "stale_clients_share": "Share of owners that wrote after they had lost the lock",
-    "stale_client_share": "Share of owners that wrote after they had lost the lock",
-    "lost_share": "Share of acknowledged writes that were lost",
-    "lost_writes_share": "Share of acknowledged writes that were lost",
+    "renewal_margin_s": "Renewal margin: lease left when a renewal was answered, at the least",
+    "takeover_median_s": "Takeover time: from the end of a lease to the next owner, median",
+    "takeover_max_s": "Takeover time, longest",
+    "stale_attempts": "Writes of owners that had lost the lock: attempted",
+    "stale_refused": "Writes of owners that had lost the lock: refused by the resource",
+    "stale_accepted": "Writes of owners that had lost the lock: accepted after a newer owner's",
+    "stale_share": "Share of those attempts that were accepted",
+    "share_lost": "Share of acknowledged writes that are lost",
 }
 
 
@@ -183,7 +183,7 @@ def _measure(name: str, value: Any) -> str:
         return lasting(value * 1e9) if abs(value) >= 1e-9 else "0 s"
     if name.endswith("_ns"):
         return lasting(value)
-    if name.endswith(("_share", "_ratio")):
+    if "share" in name.split("_"):
         return f"{value * 100:.3g} %"
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
@@ -217,8 +217,19 @@ def fact_rows(reading: Reading, results: Results) -> list[tuple[str, str]]:
         told = ", ".join(f"{counts[o]:,} {word}" for o, word in words.items() if counts[o])
         rows.append(("Calls", f"{len(reading.calls):,}" + (f" ({told})" if told else "")))
     rows += sorted({**reading.evidence.facts, **results.facts}.items())
-    rows += [(f"Count: {name}", show(value)) for name, value in results.verdict.stats.items()]
+    rows += _counts(results.verdict.stats)
     return [(clean(name, 80), clean(value, 300)) for name, value in rows]
+
+
+def _counts(stats: dict[str, Any]) -> Iterable[tuple[str, str]]:
+    """The counts of a verdict; counts of counts (operations by outcome) a row each."""
+    for name, value in stats.items():
+        if isinstance(value, dict) and all(isinstance(part, dict) for part in value.values()):
+            for part, counts in list(value.items())[:40]:
+                told = [f"{n:,} {word}" for word, n in counts.items() if isinstance(n, int) and n]
+                yield f"{_margin_name(name)}: {part}", ", ".join(told) or "none"
+        else:
+            yield _margin_name(name), _measure("", value)
 
 
 def _fence(fence: str | None) -> str:

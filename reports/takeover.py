@@ -7,7 +7,6 @@ with the same words on a passing page.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from harness.history import Call
 from harness.verdict import Anomaly
@@ -23,7 +22,7 @@ class Takeover:
 
     `stale`, `newer`: the grants of the old and the new owner; `late`: the old owner's write;
     `first`: an accepted write of the new owner before it; `lease_end_ns`: the end of the old
-    owner's lease, at the earliest; `stale_ns`: from when a write of his was stale to when it came.
+    owner's lease, at the earliest; `stale_ns`: from when its writes were stale to when it sent one.
     """
 
     key: str | None
@@ -67,7 +66,7 @@ def takeover_of(anomaly: Anomaly, reading: Reading) -> Takeover | None:
         newer=newer,
         first=first,
         lease_end_ns=lease_end_ns,
-        stale_ns=_stale_ns(reading, late, newer, lease_end_ns, details.get("window_s")),
+        stale_ns=_stale_ns(reading, late, newer, lease_end_ns),
         lost=_lost(reading, details.get("lost")),
         proof=proof if proof in PROOFS else None,
     )
@@ -89,7 +88,7 @@ def refused_takeover(reading: Reading) -> Takeover | None:
             newer=newer,
             first=_first_write(reading, newer, late),
             lease_end_ns=stale.lease_end_ns,
-            stale_ns=_stale_ns(reading, late, newer, stale.lease_end_ns, None),
+            stale_ns=_stale_ns(reading, late, newer, stale.lease_end_ns),
         )
     return None
 
@@ -139,23 +138,16 @@ def _first_write(reading: Reading, newer: Grant | None, late: Call) -> Call | No
 
 
 def _stale_ns(
-    reading: Reading, late: Call, newer: Grant | None, lease_end_ns: int | None, window_s: Any
+    reading: Reading, late: Call, newer: Grant | None, lease_end_ns: int | None
 ) -> tuple[int, int] | None:
-    """From the end of the lease, or the next grant, to the late write.
-
-    The checker's length is taken where it fits: two numbers for one thing would be a riddle.
-    """
-    done_ns = reading.done_ns(late)
+    """From the end of the lease, or from the next grant if that came first, to the late write."""
     begin_ns = lease_end_ns
     if begin_ns is None or begin_ns >= late.call_ns:
         begin_ns = newer.start_ns if newer is not None else None
-    if begin_ns is None or begin_ns >= done_ns:
+    if begin_ns is None:
         return None
-    if isinstance(window_s, int | float):
-        measured_ns = begin_ns + round(window_s * 1e9)
-        if late.call_ns - 1_000_000 <= measured_ns <= done_ns + 1_000_000:
-            return begin_ns, measured_ns
-    return begin_ns, done_ns
+    end_ns = late.call_ns if begin_ns < late.call_ns else reading.done_ns(late)
+    return (begin_ns, end_ns) if begin_ns < end_ns else None
 
 
 def _lost(reading: Reading, indexes: object) -> tuple[Call, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from harness.verdict import Anomaly
 from reports import rules
 from reports.phrase import outcome_words, with_token
-from reports.reading import Reading, member
+from reports.reading import RELEASED, Reading, member
 from reports.story import Line, Story, fault_lines, ops_of, tell
 from reports.takeover import Takeover, accepted_writes, belief_at, last_belief
 from reports.text import clean, count, lasting, quoted, who
@@ -147,7 +147,7 @@ def _late_write(scene: Takeover, reading: Reading) -> Line:
 def _although(scene: Takeover, reading: Reading) -> str:
     late, first = scene.late, scene.first
     if first is None:
-        return " after the lock had a new owner"
+        return "" if scene.newer is None else " after the lock had a new owner"
     after = lasting(max(0, reading.done_ns(late) - reading.done_ns(first)))
     if first.token is not None and late.token is not None and first.token > late.token:
         return f", {after} after it first accepted the higher token {first.token}"
@@ -158,7 +158,7 @@ def _afterwards(scene: Takeover, reading: Reading) -> Iterable[Line]:
     done_ns = reading.done_ns(scene.late)
     belief = last_belief(reading, scene, done_ns)
     worker = who(scene.late.worker)
-    if belief is not None and belief.end_ns is not None:
+    if belief is not None and belief.end_ns is not None and belief.why != RELEASED:
         gap = lasting(abs(belief.end_ns - done_ns))
         why = f" ({clean(belief.why, 120)})" if belief.why else ""
         learnt = f"{worker} learns that it is no longer the owner{why}"
@@ -201,11 +201,12 @@ def _why(scene: Takeover, reading: Reading, anomaly: Anomaly | None) -> str:
         return f"{told} Nothing of the new owner was touched."
     name = anomaly.name if anomaly is not None else "stale-owner-write"
     must = rules.must(name) or rules.must("stale-owner-write")
-    told = "the new owner had written before it"
-    if first is not None and first.token is not None and late.token is not None:
-        told = f"token {late.token} was accepted after token {first.token}"
-    accepted = rules.why_accepted(name, reading.evidence.fence)
-    return f"{must} Here {told}. {accepted}"
+    told = clean(anomaly.sentence) if anomaly is not None else ""
+    if first is not None:
+        told = "Here the new owner had written before."
+        if first.token is not None and late.token is not None:
+            told = f"Here token {late.token} was accepted after token {first.token}."
+    return f"{must} {told} {rules.why_accepted(name, reading.evidence.fence)}"
 
 
 def _prevention(scene: Takeover, reading: Reading, anomaly: Anomaly | None) -> str:

@@ -78,7 +78,7 @@ def lasting(length_ns: float) -> str:
     if seconds < 0.9995:
         return f"{sign}{seconds * 1e3:.3g} ms"
     if seconds < 600:
-        return f"{sign}{seconds:.3g} s"
+        return f"{sign}{f'{seconds:.2f}'.rstrip('0').rstrip('.')} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{sign}{minutes} min {rest} s" if rest else f"{sign}{minutes} min"
 

@@ -59,7 +59,7 @@ def _rejected(error: BaseException) -> bool:
 
 
 class Etcd:
-    """A cluster of etcd members `etcd1`..`etcdN`, all on one port at addresses of their own."""
+    """An etcd cluster, `etcd1`..`etcdN`: leases, with create revisions as fencing tokens."""
 
     name = "etcd"
 

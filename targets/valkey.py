@@ -75,7 +75,7 @@ def _rejected(error: BaseException) -> bool:
 
 
 class Valkey:
-    """One server, `valkey1`."""
+    """One Valkey server, `valkey1`: SET NX PX, with a counter for fencing tokens."""
 
     name = "valkey"
 

@@ -4,8 +4,6 @@
 no server process; `fencing` and `pause` take the options of the real ones.
 """
 
-# ruff: noqa: ARG002 - the arguments are those of the protocols
-
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint
 from typing import Any

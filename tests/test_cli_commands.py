@@ -54,7 +54,7 @@ def results(verdict: Outcome, first_s: float | None = None, refusals: int = 0) -
         began="",
         duration_s=1.0,
         verdict=Verdict(
-            verdict=verdict, headline="so it is", anomalies=found, stats={"refusals": refusals}
+            verdict=verdict, headline="so it is", anomalies=found, stats={"stale_refused": refusals}
         ),
         first_finding_s=first_s,
     )
@@ -305,7 +305,7 @@ def test_a_suite_goes_on_after_what_was_not_expected(
     said = capsys.readouterr()
     assert said.err == ""
     assert "must fail: pass instead of fail: so it is\n" in said.out
-    assert "must pass: 0 refusals, expected at least 1\n" in said.out
+    assert "must pass: stale writes refused: 0, expected at least 1\n" in said.out
     assert said.out.endswith("0 of 2 runs as expected\n")
 
 

@@ -45,6 +45,7 @@ class Page(HTMLParser):
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note an element, its id and where it leads."""
         self.tags.add(tag)
         self.attributes += attrs
         named = dict(attrs)
@@ -55,10 +56,12 @@ class Page(HTMLParser):
         self.inside.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
+        """Leave an element, and what was left open in it."""
         while self.inside and self.inside.pop() != tag:
             pass
 
     def handle_data(self, data: str) -> None:
+        """Keep text and style apart."""
         if self.inside and self.inside[-1] == "style":
             self.style += data
         else:
@@ -122,7 +125,7 @@ def test_the_pictures_are_well_formed_xml() -> None:
     pictures = re.findall(r"<svg[^>]*class=\"scene.*?</svg>", source, re.DOTALL)
     assert len(pictures) == 6  # three findings, for wide and for narrow screens
     for text in pictures:
-        root = ET.fromstring(text)
+        root = ET.fromstring(text)  # noqa: S314 - made by us
         space = "{http://www.w3.org/2000/svg}"
         assert root.find(f"{space}title") is not None
         assert root.find(f"{space}desc") is not None
@@ -189,12 +192,12 @@ def test_an_unknown_page_begins_with_the_reasons() -> None:
 def test_a_leftover_is_said_once() -> None:
     evidence, judged = undecided()
     leftover = judged.leftover[0]
-    evidence = msgspec_free_replace(evidence, problems=[Problem(f"leftover: {leftover}")])
+    evidence = altered(evidence, problems=[Problem(f"leftover: {leftover}")])
     assert page(evidence, judged).text.count(f"! Left over after the run. {leftover}") == 1
     assert "! Problem" not in page(evidence, judged).text
 
 
-def msgspec_free_replace(evidence: Evidence, **changes: Any) -> Evidence:
+def altered(evidence: Evidence, **changes: Any) -> Evidence:
     return Evidence(**{**evidence.__dict__, **changes})
 
 
@@ -267,7 +270,7 @@ def test_hostile_text_stays_text() -> None:
     assert "\\u202e" in shown.text
     assert "{{7*7}}" in shown.text
     for text in re.findall(r"<svg[^>]*class=\"scene.*?</svg>", shown.source, re.DOTALL):
-        ET.fromstring(text)
+        ET.fromstring(text)  # noqa: S314 - made by us
 
 
 def test_a_megabyte_of_text_is_cut_and_its_length_is_said() -> None:
@@ -309,7 +312,7 @@ def test_a_long_history_renders_fast_and_small() -> None:
     assert len(data) < 2_000_000
     shown = Page(data)
     assert sum(ident.startswith("op-") for ident in shown.ids) <= MAX_ROWS
-    assert "200 of 20," in shown.text
+    assert re.search(r"\d+ of 20,\d+ ops are shown", shown.text)
     assert "are not listed here; all are in results.json" in shown.text
 
 
@@ -318,7 +321,10 @@ def test_a_long_history_renders_fast_and_small() -> None:
     [
         [],
         [Op(process=0, type="ok", f="read", time_ns=1)],
-        [Op(process=0, type="invoke", f="x", time_ns=5), Op(process=1, type="invoke", f="x", time_ns=1)],
+        [
+            Op(process=0, type="invoke", f="x", time_ns=5),
+            Op(process=1, type="invoke", f="x", time_ns=1),
+        ],
         [Op(process=0, type="invoke", f="write", key="k", value=1, time_ns=0)],
     ],
 )
@@ -370,7 +376,9 @@ def test_details_of_any_shape_make_a_page(value: Any) -> None:
 
 def test_a_finding_of_an_unknown_name_gets_its_calls_and_its_sentence() -> None:
     evidence, judged = failing(1)
-    odd = Anomaly(name="odd-thing", sentence="It is odd.", ops=(44, 45, 97), time_ns=ns(3), key="k0")
+    odd = Anomaly(
+        name="odd-thing", sentence="It is odd.", ops=(44, 45, 97), time_ns=ns(3), key="k0"
+    )
     verdict = Verdict(verdict="fail", headline="Odd.", anomalies=(odd,))
     shown = page(evidence, msgspec.structs.replace(judged, verdict=verdict))
     assert "w2 asks for the lock “k0” and gets it with token 34" in shown.text
@@ -380,7 +388,7 @@ def test_a_finding_of_an_unknown_name_gets_its_calls_and_its_sentence() -> None:
 
 def test_beliefs_are_said_to_be_concluded_where_none_was_reported() -> None:
     evidence, judged = failing(1)
-    silent = msgspec_free_replace(evidence, notes=[n for n in evidence.notes if n.kind == "phase"])
+    silent = altered(evidence, notes=[n for n in evidence.notes if n.kind == "phase"])
     assert "must believe" in page(silent, judged).text
     assert "no worker reported its belief" in page(silent, judged).text
     assert "must believe" not in page(evidence, judged).text
@@ -389,7 +397,7 @@ def test_beliefs_are_said_to_be_concluded_where_none_was_reported() -> None:
 def test_notes_of_other_kinds_are_no_beliefs() -> None:
     evidence, judged = failing(1)
     mark = Note(time_ns=1, worker="w1", kind="phase", phase="acquired", key="k0")
-    more = msgspec_free_replace(evidence, notes=[mark, *evidence.notes])
+    more = altered(evidence, notes=[mark, *evidence.notes])
     assert render(more, judged) == render(evidence, judged)
 
 
@@ -421,6 +429,8 @@ def test_text_and_marks_have_enough_contrast(theme: int) -> None:
 
 
 def test_no_text_is_smaller_than_12_pixels() -> None:
-    sizes = [float(size) for size in re.findall(r"font(?:-size)?:[^;]*?([\d.]+)px", CSS.read_text())]
+    sizes = [
+        float(size) for size in re.findall(r"font(?:-size)?:[^;]*?([\d.]+)px", CSS.read_text())
+    ]
     assert sizes
     assert min(sizes) >= 13

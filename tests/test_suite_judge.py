@@ -28,7 +28,7 @@ def results(verdict: Outcome = "pass", anomalies: Sequence[str] = (), refusals: 
         began="",
         duration_s=1.0,
         verdict=Verdict(
-            verdict=verdict, headline="so it is", anomalies=found, stats={"refusals": refusals}
+            verdict=verdict, headline="so it is", anomalies=found, stats={"stale_refused": refusals}
         ),
         first_finding_s=2.5 if found else None,
     )
@@ -51,7 +51,12 @@ def results(verdict: Outcome = "pass", anomalies: Sequence[str] = (), refusals: 
             results("fail", ["lost-update"]),
             "not found: stale-owner-write",
         ),
-        (planned("pass", refusals=2), 0, results(refusals=1), "1 refusals, expected at least 2"),
+        (
+            planned("pass", refusals=2),
+            0,
+            results(refusals=1),
+            "stale writes refused: 1, expected at least 2",
+        ),
         (planned("fail"), 255, results("fail"), "broken"),
         (planned("fail"), 1, None, "broken"),
     ],

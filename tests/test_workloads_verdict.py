@@ -1,5 +1,7 @@
 """What makes a run worth judging, what is told beside the findings, and in which order."""
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
@@ -43,7 +45,9 @@ def test_a_run_in_which_everything_came_to_pass_passes() -> None:
     verdict = judge(full_run().evidence(final=8000, fence="checked"))
     assert verdict.verdict == "pass"
     assert verdict.unknown == ()
-    assert verdict.notes == ()
+    assert verdict.notes == (
+        "The resource refuses a token lower than the highest that it has seen.",
+    )
 
 
 def test_the_margins_of_that_run() -> None:
@@ -138,15 +142,18 @@ def test_without_final_reads_it_is_vacuous(final: float | None) -> None:
 
 
 def test_faults_that_never_came_do_not_divide_the_run() -> None:
-    script = full_run()
-    script.windows = [
-        msgspec.structs.replace(script.windows[0], grade="not-effective", nodes=(), on_ns=None)
-    ]
-    assert judge(script.evidence(final=8000)).verdict == "unknown"  # no final reads yet
+    script = full_run(final_reads=False)
+    never = msgspec.structs.replace(script.windows[0], grade="not-effective", nodes=(), on_ns=None)
+    script.windows = [never]
+    assert judge(script.evidence()).verdict == "pass"
+
+
+def test_a_recorded_run_needs_its_final_reads_also_without_any_fault() -> None:
     spec = RunSpec(TargetSpec("a"), TargetSpec("b"))
-    evidence = script.evidence(final=8000)
-    assert judge(msgspec.structs.replace(evidence)).verdict if False else True
-    assert spec.workload == "fencing"
+    script = full_run(final_reads=False)
+    script.windows = []
+    assert judge(script.evidence()).verdict == "pass"  # a bare history has no phases
+    assert judge(replace(script.evidence(), spec=spec)).verdict == "unknown"
 
 
 def test_a_finding_beats_what_is_missing() -> None:
@@ -262,6 +269,11 @@ def test_every_property_is_listed_and_one_without_a_case_is_not_called_kept() ->
     assert set(rows) == set(GRAVITY)
     assert rows["stale-owner-write"].verdict == "pass"
     assert rows["stale-owner-write"].checked == 2
+    script = Script()
+    script.acquire("w1", 1, 0, 1)
+    rows = {row.name: row for row in judge(script.evidence()).properties}
+    assert rows["stale-owner-write"].verdict == "unknown"
+    assert rows["stale-owner-write"].note == "no case came up"
     assert rows["late-loss-notice"].verdict == "unknown"
     assert rows["late-loss-notice"].note == "no worker said what it believed"
 

@@ -118,6 +118,13 @@ class Fencing:
         )
 
 
+_FENCES = {
+    "none": "The resource takes every write, whatever its token.",
+    "checked": "The resource refuses a token lower than the highest that it has seen.",
+    "guarded": "The resource accepts a write only while the lock service calls its token current.",
+}
+
+
 @dataclass(frozen=True)
 class _Judged:
     """What was found on one key."""
@@ -181,10 +188,10 @@ def _key(trace: Trace, log: KeyLog, watched: Watch, evidence: Evidence, acked: i
 
 def _notes(evidence: Evidence, book: Book, summed: Tally) -> list[str]:
     """Observations about the run as a whole."""
-    notes = []
+    notes = [_FENCES[evidence.fence]] if evidence.fence in _FENCES else []
     if evidence.history.cut:
         notes.append("The history ends in the middle of a line: it is judged up to there.")
-    if evidence.final_ns is None:
+    if evidence.final_ns is None and (evidence.spec is not None or evidence.windows):
         notes.append("The run never came to its final reads: it is judged up to where it ended.")
     if summed.late_effects:
         notes.append(

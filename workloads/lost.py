@@ -82,9 +82,9 @@ class _Bases:
     def __init__(self, trace: Trace) -> None:
         self._writes: dict[Any, Write] = {write.call.value: write for write in trace.writes}
         self._reads: dict[str, list[Call]] = defaultdict(list)
-        for read in trace.of("read"):
-            if read.outcome == "ok":
-                self._reads[read.worker].append(read)
+        answered = [read for read in trace.of("read") if read.outcome == "ok"]
+        for read in sorted(answered, key=lambda read: read.ret_index or 0):
+            self._reads[read.worker].append(read)
         self._ends: dict[str, list[int]] = {
             worker: [read.ret_index or 0 for read in reads] for worker, reads in self._reads.items()
         }

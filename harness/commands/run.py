@@ -98,7 +98,8 @@ def report_path(folder: Path | None) -> str:
     """Return the report of a run, its folder where there is none."""
     if folder is None:
         return "-"
-    return str(folder / REPORT if (folder / REPORT).is_file() else folder)
+    path = folder / REPORT if (folder / REPORT).is_file() else folder
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def _table(done: Iterable[tuple[int, "RunResult"]]) -> list[str]:

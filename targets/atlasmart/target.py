@@ -23,7 +23,7 @@ STORE_PORT = 7202
 
 
 class Atlasmart:
-    """A lock server `lock1` and a store server `store1`."""
+    """Our reference pair: a lock server `lock1` and a store `store1` that may check tokens."""
 
     name = "atlasmart"
 

@@ -71,6 +71,7 @@ class Run:
         self.folder = folder
         self.spec = spec
         self.interrupted = False
+        self._controller: Controller | None = None
         self._progress = Progress(spec, quiet=quiet)
         self._parts = Parts(*assemble.targets(spec))
         self._workload = assemble.workload(spec)
@@ -103,18 +104,20 @@ class Run:
             self._progress.step("servers")
             await self._servers.start()
             self._save_facts()
-            controller = Controller(clock, record.history, record.note, Traps(lambda _: None))
+            traps = Traps(lambda _: None)
+            self._controller = controller = Controller(clock, record.history, record.note, traps)
             await self._hire(controller)
             nemesis = self._nemesis(controller, ledger, clock, record)
             await self._main_phase(controller, nemesis, clock, record)
             await self._final_phase(controller, clock, record)
             await self._save_store_log()
-            controller.dismiss()
             record.mark(clock.now_ns(), "end")
         except OSError as error:
             raise HarnessError(f"the record cannot be written: {error}") from error
         finally:
             self._progress.close()
+            if self._controller is not None:
+                self._controller.dismiss()
             record.close()
             ledger.close()
 

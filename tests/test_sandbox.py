@@ -136,10 +136,16 @@ def test_a_machine_without_user_namespaces_is_told_the_step_and_the_way_out(
 ) -> None:
     """The refusal is real: a user namespace in which no further namespace may be made."""
     probe = """
-import os from pathlib import Path from harness.local import advice, namespaces, sandbox uid, gid =
-os.geteuid(), os.getegid() namespaces.unshare(namespaces.NEWUSER) for name, text in (("setgroups",
-"deny"), ("uid_map", f"1000 {uid} 1"), ("gid_map", f"1000 {gid} 1")):
-    Path(f"/proc/self/{name}").write_text(text)
+import os
+from pathlib import Path
+
+from harness.local import advice, namespaces, sandbox
+
+maps = {"setgroups": "deny", "uid_map": f"1000 {os.geteuid()} 1"}
+maps["gid_map"] = f"1000 {os.getegid()} 1"
+namespaces.unshare(namespaces.NEWUSER)
+for name, text in maps.items():
+    Path("/proc/self", name).write_text(text)
 Path("/proc/sys/user/max_user_namespaces").write_text("0")
 left = sandbox.launch("harness.local.probe")
 print(left.code, advice.explain(left.failed))

@@ -31,7 +31,7 @@ def command(server: Server, cluster: Cluster) -> tuple[list[str], dict[str, str]
         return argv, {key: text.format(**known) for key, text in server.env.items()}
     except (KeyError, IndexError) as error:
         raise ValueError(
-            f"server {server.name}: no placeholder {error} (there are address, data, name, peer)"
+            f"no placeholder {error} (there are address, data, name, peer[NAME])"
         ) from error
 
 

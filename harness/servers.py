@@ -92,12 +92,12 @@ class Servers:
         loop = asyncio.get_running_loop()
         for target, cluster in zip(self._parts.targets, self._clusters, strict=True):
             for server in target.servers():
-                argv, env = command(server, cluster)
                 try:
+                    argv, env = command(server, cluster)
                     node = self._nodes[server.name]
                     log = self._folder.log(server.name)
                     spawned = node.spawn(argv, log=log, env=env, cwd=node.data)
-                except OSError as error:
+                except (OSError, ValueError) as error:
                     raise TargetError(f"server {server.name} cannot be started: {error}") from error
                 self._watch(loop, server.name, spawned.pid)
         for target, cluster in zip(self._parts.targets, self._clusters, strict=True):

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 from harness.verdict import Anomaly
 from reports import picture, rules
-from reports.phrase import owner_words
+from reports.phrase import owner_words, refusal_words
 from reports.reading import Reading, member
 from reports.scene import Scene
 from reports.stage import generic_scene, takeover_scene
 from reports.story import Story, generic_story
-from reports.takeover import Takeover, refused_takeover, takeover_of
+from reports.takeover import Takeover, current_owner, refused_takeover, takeover_of
 from reports.takeover_story import takeover_story
 from reports.text import clean, lasting, quoted, who
 
@@ -130,10 +130,12 @@ def in_short(finding: Finding | None, reading: Reading) -> list[tuple[str, str]]
     owner = "" if newer is None else owner_words(newer.worker, newer.token)
     key = quoted(late.key) if late.key is not None else "the resource"
     if scene.refused:
+        current = current_owner(reading, scene)
+        owner = "" if current is None else owner_words(current.worker, current.token)
         what = f"It tried to write {quoted(late.value)} to {key}" + (
             f", which by then belonged to {owner}." if owner else "."
         )
-        why = f"It refused: {clean(late.error or '', 160)}. What the new owner had written stayed."
+        why = f"It refused: {refusal_words(late)}. What the new owner had written stayed."
         return [
             ("Who woke up too late", told),
             ("What it tried", what),

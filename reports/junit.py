@@ -1,9 +1,9 @@
 """`junit.xml`: the verdict for machines that count test cases.
 
-One test case a property.  A broken property is a failure.  A property that was not judged is an error
-where the run is unknown, since what proves nothing must not look green; where the run was judged,
-no case of it came up, and it is skipped.  A run that is unknown as a whole, or that failed without
-a broken property, says so in a test case of its own (`judged`).
+One test case a property.  A broken property is a failure.  A property that was not judged is an
+error where the run is unknown, since what proves nothing must not look green; where the run was
+judged, no case of it came up, and it is skipped.  A run that is unknown as a whole, or that failed
+without a broken property, says so in a test case of its own (`judged`).
 """
 
 from xml.etree import ElementTree as ET

@@ -1,7 +1,7 @@
 """Calls in words."""
 
 from harness.history import Call
-from reports.reading import member
+from reports.reading import member, refusal
 from reports.text import clean, quoted, show, who
 
 GLYPHS = {"invoke": "→", "ok": "✓", "fail": "✕", "info": "?", "open": "?"}
@@ -16,6 +16,14 @@ def owner_words(worker: str, token: int | None) -> str:
     """A worker with the token of its grant: `w1 (token 33)`."""
     name = who(worker)
     return name if token is None else f"{name} (token {token})"
+
+
+def refusal_words(call: Call) -> str:
+    """Why the resource refused a write, in plain words with the system's own in brackets."""
+    said = clean(call.error or "no reason given", 160)
+    known = {"fenced": "it has seen a higher token", "not-holder": "the writer is not the holder"}
+    meaning = known.get(refusal(call) or "")
+    return said if meaning is None else f"{meaning} ({said})"
 
 
 def outcome_words(call: Call) -> str:

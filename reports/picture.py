@@ -167,8 +167,10 @@ class _Picture:
     def _row(self, row: Row) -> list[Label]:
         height = _THIN if row.thin else _BAR
         labels: list[Label] = []
+        large = [m for m in row.marks if m.style in ("cross", "refused here", "read")]
+        avoid = [(x - 13, x + 13) for x in sorted(self.axis.x(m.time_ns) for m in large)]
         for span in row.spans:
-            labels += self._span(span, height)
+            labels += self._span(span, height, avoid)
         for mark in self._thinned(row.marks):
             labels += self._mark(mark, height)
         return labels
@@ -189,7 +191,7 @@ class _Picture:
             found.append(mark)
         return found
 
-    def _span(self, span: Span, height: float) -> list[Label]:
+    def _span(self, span: Span, height: float, avoid: Sequence[tuple[float, float]]) -> list[Label]:
         left = self.axis.x(max(span.start_ns, self.scene.start_ns))
         right = self.axis.x(min(span.end_ns, self.scene.end_ns))
         width = max(right - left, 5.0)
@@ -201,7 +203,7 @@ class _Picture:
             box.set("class", name)
             if name == "pattern":
                 box.set("fill", f"url(#{self.ident}-{pattern})")
-        start, end = self._room(left, left + width)
+        start, end = self._room(left, left + width, avoid)
         for text in span.labels:
             if width_px(text, bold=True) + 10 <= end - start:
                 y = self.y + height / 2 + 4.5
@@ -209,10 +211,12 @@ class _Picture:
                 return []
         return [Label(left, span.labels[-1], "under")] if span.must and span.labels else []
 
-    def _room(self, left: float, right: float) -> tuple[float, float]:
-        """The widest stretch between two positions that no cut goes through."""
+    def _room(
+        self, left: float, right: float, avoid: Sequence[tuple[float, float]] = ()
+    ) -> tuple[float, float]:
+        """The widest stretch between two positions without a cut and without what to `avoid`."""
         rooms, start = [], left
-        for a, b in self.blocked:
+        for a, b in sorted([*self.blocked, *avoid]):
             if a < right and b > left:
                 rooms.append((start, a))
                 start = b

@@ -96,12 +96,12 @@ class Stage:
         self.workers = list(dict.fromkeys([*workers, *others]))[:_MAX_WORKERS]
 
     def _visible(self, start_ns: int, end_ns: int | None) -> bool:
-        return start_ns <= self.end_ns and (end_ns is None or end_ns >= self.start_ns)
+        """Whether something lies in the scene; what ended before its first moment does not."""
+        return start_ns <= self.end_ns and (end_ns is None or end_ns >= self.times[0])
 
     def _matters(self, grant: Grant) -> bool:
         """Whether a grant was in force during the scene proper, not only on its rim."""
-        begun = grant.start_ns <= self.times[-1]
-        return begun and (grant.end_ns is None or grant.end_ns >= self.times[0])
+        return grant.start_ns <= self.times[-1] and self._visible(grant.start_ns, grant.end_ns)
 
     def _owner(self, worker: str) -> str:
         return f"owner{self.workers.index(worker)}" if worker in self.workers else "other"
@@ -128,7 +128,8 @@ class Stage:
             end_ns = window.heal_ns if window.heal_ns is not None else window.off_ns
             if window.nodes and self._visible(start_ns, end_ns):
                 span = _fault(window, start_ns, self.end_ns if end_ns is None else end_ns)
-                shown.append((span, window))
+                must = self.wrong.worker in window.nodes
+                shown.append((replace(span, must=must), window))
         # Faults on the workers of this scene explain it, so they are kept when there are too many.
         shown.sort(key=lambda pair: not set(pair[1].nodes) & set(self.workers))
         rows = _packed([span for span, _ in shown])
@@ -154,18 +155,20 @@ class Stage:
         token = "" if grant.token is None else f"token {grant.token}"
         holder = who(grant.worker)
         long = f"{holder} holds it, {token}" if token else f"{holder} holds it"
-        short = f"{holder} · {grant.token}" if token else holder
+        short = (f"{holder} · {grant.token}", str(grant.token)) if token else (holder,)
         end_ns = self.end_ns if grant.end_ns is None else grant.end_ns
         title = f"the lock service gave the lock to {holder} {with_token(grant.token)}"
         style, op = self._owner(grant.worker), grant.call.index
-        return Span(grant.start_ns, end_ns, style, (long, short), title, op, must=True)
+        return Span(grant.start_ns, end_ns, style, (long, *short), title, op, must=True)
 
     def _worker(self, worker: str) -> Lane:
         beliefs = self.reading.beliefs(worker, self.key)
         spans = [span for b in beliefs for span in self._belief(worker, b)]
         spans = [s for s in spans if self._visible(s.start_ns, s.end_ns)]
+        # Words below a bar are for the one who wrote wrongly; for all others they are clutter.
+        must = worker == self.wrong.worker
         frozen = [
-            Span(on, off, "frozen", (f"frozen for {lasting(off - on)}", "frozen"), must=True)
+            Span(on, off, "frozen", (f"frozen for {lasting(off - on)}", "frozen"), must=must)
             for on, off, _ in self.reading.frozen(worker)
             if self._visible(on, off)
         ]
@@ -190,7 +193,8 @@ class Stage:
         if alive_ns < until_ns:
             untrue = ("still “I am the owner”: no longer true", "no longer true")
             title = "its lease is over and it does not know"
-            yield Span(alive_ns, until_ns, f"{owner} hatched", untrue, title, must=True)
+            must = worker == self.wrong.worker
+            yield Span(alive_ns, until_ns, f"{owner} hatched", untrue, title, must=must)
 
     def _acts(self, worker: str) -> Iterable[Call]:
         for f in ("acquire", "renew", "check", "write", "release"):
@@ -283,9 +287,7 @@ def _fault(window: Window, start_ns: int, end_ns: int) -> Span:
     grade = "" if proven else f" ({window.grade.replace('-', ' ')})"
     style = "fault" if proven else "fault unproven"
     title = f"{kind} on {nodes}, {lasting(end_ns - start_ns)}{grade}"
-    return Span(
-        start_ns, end_ns, style, (f"{kind} {nodes}{grade}", kind), title, window.op, must=True
-    )
+    return Span(start_ns, end_ns, style, (f"{kind} {nodes}{grade}", kind), title, window.op)
 
 
 def _packed(spans: Sequence[Span]) -> list[Row]:

@@ -63,10 +63,14 @@ def fault_lines(
 ) -> Iterable[Line]:
     """The faults that were in force between two times: when each began and when it was undone.
 
-    Those on the old owner of `scene` come first, since few are told.
+    Those on the old owner of `scene` come first, since few are told; what befell workers that play
+    no part in it is not told at all.
     """
     shown = [w for w in reading.evidence.windows if _overlaps(w, since_ns, until_ns)]
     if scene is not None:
+        cast = {scene.late.worker} | ({scene.newer.worker} if scene.newer else set())
+        apart = set(reading.workers) - cast
+        shown = [w for w in shown if not apart.issuperset(w.nodes)]
         shown.sort(key=lambda window: scene.late.worker not in window.nodes)
     for window in shown[: _MAX_FAULT_LINES // 2]:
         begin_ns = window.on_ns if window.on_ns is not None else window.requested_ns

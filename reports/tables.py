@@ -158,7 +158,9 @@ def fault_rows(windows: Sequence[Window]) -> list[FaultRow]:
 
 def margin_rows(margins: dict[str, Any]) -> list[tuple[str, str]]:
     """The margins with their names in words; a name's unit is its last part (`_s`, `_share`)."""
-    return [(_margin_name(name), _measure(name, value)) for name, value in margins.items()]
+    order = {name: i for i, name in enumerate(_MARGINS)}
+    known_first = sorted(margins.items(), key=lambda item: order.get(item[0], len(order)))
+    return [(_margin_name(name), _measure(name, value)) for name, value in known_first]
 
 
 def _margin_name(name: str) -> str:

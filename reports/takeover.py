@@ -113,7 +113,7 @@ def _grant_of_write(reading: Reading, write: Call) -> Grant | None:
 
 
 def _next_owner(reading: Reading, stale: Grant, late: Call) -> Grant | None:
-    """The last grant to somebody else between the stale grant and the late write."""
+    """The first grant to somebody else after the stale one, if possible one that then wrote."""
     done_ns = reading.done_ns(late)
     later = [
         g
@@ -122,7 +122,7 @@ def _next_owner(reading: Reading, stale: Grant, late: Call) -> Grant | None:
     ]
     wrote = [g for g in later if _first_write(reading, g, late)]
     best = wrote or later
-    return best[-1] if best else None
+    return best[0] if best else None
 
 
 def _first_write(reading: Reading, newer: Grant | None, late: Call) -> Call | None:
@@ -170,6 +170,30 @@ def accepted_writes(
         and c.ret_ns <= until_ns
         and c.index != scene.late.index
     ]
+
+
+def current_owner(reading: Reading, scene: Takeover) -> Grant | None:
+    """Whose the lock was when the late write was sent; the next owner where nobody's it was."""
+    held = [
+        g
+        for g in reading.grants(scene.key)
+        if scene.stale.start_ns < g.start_ns <= scene.late.call_ns
+    ]
+    return held[-1] if held else scene.newer
+
+
+def newer_writes(reading: Reading, scene: Takeover, since_ns: int) -> list[Call]:
+    """The accepted writes of others between a time and the late write, in the order of answers."""
+    found = [
+        c
+        for c in reading.of("write", scene.key)
+        if c.worker != scene.late.worker
+        and c.ret_ns is not None
+        and c.outcome == "ok"
+        and since_ns <= c.call_ns
+        and c.ret_ns <= scene.late.call_ns
+    ]
+    return sorted(found, key=reading.done_ns)
 
 
 def belief_at(reading: Reading, scene: Takeover, time_ns: int) -> Belief | None:

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 
 from harness.verdict import Anomaly
 from reports import rules
-from reports.phrase import outcome_words, with_token
+from reports.phrase import outcome_words, refusal_words, with_token
 from reports.reading import RELEASED, Reading, member
 from reports.story import Line, Story, fault_lines, ops_of, tell
-from reports.takeover import Takeover, accepted_writes, belief_at, last_belief
-from reports.text import clean, count, lasting, quoted, who
+from reports.takeover import Takeover, accepted_writes, belief_at, last_belief, newer_writes
+from reports.text import clean, count, lasting, listing, quoted, who
 
 _MAX_LOST = 5
 
@@ -53,7 +53,7 @@ def _stale_owner(scene: Takeover, reading: Reading) -> Iterable[Line]:
     if own:
         yield Line(
             reading.done_ns(own[-1]),
-            f"{name} is the owner and has written {count(len(own), 'time')}, accepted each time.",
+            f"{name} is the owner and has written {_times(len(own))}; that was accepted.",
             ops_of(own[-1]),
         )
     yield from _check(scene, reading, reading.done_ns(own[-1]) if own else stale.start_ns)
@@ -104,10 +104,10 @@ def _new_owner(scene: Takeover, reading: Reading) -> Iterable[Line]:
     newer = scene.newer
     if newer is None:
         return
-    worker, name = newer.worker, who(newer.worker)
+    name = who(newer.worker)
     yield Line(
         newer.start_ns,
-        f"{name} gets the lock {with_token(newer.token)}. From here on {name} is the owner.",
+        f"{name} gets the lock {with_token(newer.token)}. Now {name} is the owner.",
         ops_of(newer.call),
     )
     if scene.first is None:
@@ -115,14 +115,13 @@ def _new_owner(scene: Takeover, reading: Reading) -> Iterable[Line]:
     first, first_ns = scene.first, reading.done_ns(scene.first)
     text = f"{who(first.worker)} writes {quoted(first.value)} {with_token(first.token)}"
     yield Line(first_ns, f"{text}; the resource accepts it.", ops_of(first))
-    more = accepted_writes(reading, scene, worker, first_ns, scene.late.call_ns)
+    more = newer_writes(reading, scene, first_ns)
     if more:
-        yield Line(
-            reading.done_ns(more[-1]),
-            f"{name} has written {count(len(more), 'more time')} by now, the last time "
-            f"{quoted(more[-1].value)}; each was accepted.",
-            ops_of(more[-1]),
-        )
+        last = more[-1]
+        names = listing([who(name) for name in dict.fromkeys(c.worker for c in more)])
+        text = f"Since then {names} wrote {count(len(more), 'more time')}, always accepted"
+        value = f"{quoted(last.value)} {with_token(last.token)}"
+        yield Line(reading.done_ns(last), f"{text}; the last one is {value}.", ops_of(last))
 
 
 def _late_write(scene: Takeover, reading: Reading) -> Line:
@@ -131,7 +130,7 @@ def _late_write(scene: Takeover, reading: Reading) -> Line:
     text = f"{who(late.worker)} writes {quoted(late.value)} {with_token(late.token)}"
     although = _although(scene, reading)
     if scene.refused:
-        text += f". The resource refuses it: {clean(late.error or 'no reason given', 200)}."
+        text += f". The resource refuses it: {refusal_words(late)}."
     elif late.outcome == "ok":
         text += f", and the resource accepts it{although}."
     else:
@@ -169,10 +168,10 @@ def _afterwards(scene: Takeover, reading: Reading) -> Iterable[Line]:
     if scene.lost:
         told = ", ".join(quoted(c.value) for c in scene.lost[:_MAX_LOST])
         more = " and more" if len(scene.lost) > _MAX_LOST else ""
-        text = (
-            f"Lost: {count(len(scene.lost), 'acknowledged write')} of the new owner, {told}{more}."
-        )
-        yield Line(None, text, tuple(c.index for c in scene.lost[:_MAX_LOST]))
+        lost = count(len(scene.lost), "acknowledged write")
+        # A nanosecond later, so that the consequence is told after its cause.
+        ops = tuple(c.index for c in scene.lost[:_MAX_LOST])
+        yield Line(done_ns + 1, f"Lost: {lost} of newer owners, {told}{more}.", ops)
     last = reading.final_read(scene.key)
     if last is not None and not scene.refused and last.call_ns > done_ns:
         same = last.result == scene.late.value
@@ -185,6 +184,10 @@ def _afterwards(scene: Takeover, reading: Reading) -> Iterable[Line]:
             f"({with_token(last.result_token)}).",
             ops_of(last),
         )
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number:,} times"
 
 
 def show_key(scene: Takeover) -> str:

@@ -84,5 +84,3 @@ def possible(listed: Sequence[Step]) -> bool:
 
 def _told(highest: float) -> int | None:
     return None if highest == -inf else int(highest)
-
-

@@ -240,7 +240,9 @@ class World:
             if late != float("inf"):
                 self.at(self.now_ns + self.delay() + late, execute)
             if luck < self.trouble:
-                self.awake(seat, self.now_ns + TIMEOUT_NS, lambda: complete("info", None, None, "?"))
+                self.awake(
+                    seat, self.now_ns + TIMEOUT_NS, lambda: complete("info", None, None, "?")
+                )
 
         self.awake(seat, self.now_ns + self.delay() / 4, leave)
 

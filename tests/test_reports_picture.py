@@ -148,7 +148,7 @@ def test_the_picture_shows_the_lanes_from_faults_to_resource(form: Format) -> No
     text = " ".join(root.itertext())
     assert "frozen for 5 s" in text
     assert "no longer true" in text
-    assert "stale window: 3.5 s" in text
+    assert "stale window: 3.49 s" in text
     assert "w1 writes with token 33: accepted" in text
     crosses = [e for e in root.iter() if e.get("class") == "mark cross"]
     assert len(crosses) == 1

@@ -367,7 +367,7 @@ def failing(sleeps: int = 3) -> tuple[Evidence, Results]:
     verdict = Verdict(
         verdict="fail",
         headline=(
-            "w1 changed k0 although its lease had ended 3.5 s before, and the store took it: "
+            "w1 changed k0 although its lease had ended 3.49 s before, and the store took it: "
             "a write of the new owner w2 is lost."
         ),
         anomalies=tuple(anomalies),

@@ -33,19 +33,21 @@ def test_the_story_of_a_sleeping_owner() -> None:
     lines = [line.text for line in story.lines]
     decisive = (
         "w1 writes “w1-4” with token 33, and the resource accepts it, 3.35 s after it first "
-        "accepted the higher token 34. By its own answer it overwrote “w2-49”, written with token 34."
+        "accepted the higher token 34. By its own answer it overwrote “w2-49”, written with token "
+        "34."
     )
     learnt = "w1 learns that it is no longer the owner (its lease ended by the worker's own clock)"
     end = "At the end of the run “k0” was written again by later owners; it holds “w3-104”"
     expected = [
         "w1 gets the lock “k0” with token 33. The lease lasts 2 s unless it is renewed.",
-        "w1 is the owner and has written 3 times, accepted each time.",
+        "w1 is the owner and has written 3 times; that was accepted.",
         "w1 asks whether it still holds the lock: yes. Its next step is to write.",
         "Fault: w1 is frozen. It runs no code and notices nothing until it wakes.",
         "The lease of w1 ends. w1 is frozen and cannot notice.",
-        "w2 gets the lock with token 34. From here on w2 is the owner.",
+        "w2 gets the lock with token 34. Now w2 is the owner.",
         "w2 writes “w2-24” with token 34; the resource accepts it.",
-        "w2 has written 25 more times by now, the last time “w2-49”; each was accepted.",
+        "Since then w2 wrote 25 more times, always accepted; the last one is “w2-49” with "
+        "token 34.",
         "w1 wakes up after 5 s. It still takes itself for the owner.",
         decisive,
         f"{learnt}, 17 ms after the write.",
@@ -88,12 +90,22 @@ def test_without_any_details_the_last_op_is_the_late_write() -> None:
     assert scene.newer == told(evidence, judged)[0].newer
 
 
-def test_the_stale_window_is_the_checkers_where_it_fits() -> None:
+def test_the_stale_window_goes_from_the_end_of_the_lease_to_the_late_write() -> None:
     evidence, judged = failing(1)
-    scene, _ = told(evidence, judged, window_s=3.491)
-    assert scene.stale_ns == (ns(3.02), ns(3.02 + 3.491))
-    odd, _ = told(evidence, judged, window_s=100.0)
-    assert odd.stale_ns == (ns(3.02), ns(6.519))
+    assert told(evidence, judged)[0].stale_ns == (ns(3.02), ns(6.511))
+    # A lease that was not over: the lock was granted again too early, and stale begins there.
+    early, _ = told(evidence, judged, lease_end_ns=ns(60))
+    assert early.stale_ns == (ns(3.112), ns(6.511))
+
+
+def test_what_befell_others_is_not_told() -> None:
+    evidence, judged = failing(1)
+    other = msgspec.structs.replace(evidence.windows[0], nodes=("w3",), op=None)
+    server = msgspec.structs.replace(other, kind="partition", nodes=("etcd1",))
+    _, story = told(altered(evidence, windows=[other, server, *evidence.windows]), judged)
+    texts = [line.text for line in story.lines]
+    assert not any("w3 is frozen" in text for text in texts)
+    assert "Fault: partition on etcd1 begins." in texts
 
 
 @pytest.mark.parametrize(
@@ -116,7 +128,7 @@ def test_lost_writes_are_named() -> None:
     evidence, judged = failing(1)
     lost = [judged.verdict.anomalies[0].details["newer_write"]]
     _, story = told(evidence, judged, lost=lost)
-    assert "Lost: 1 acknowledged write of the new owner, “w2-24”." in [x.text for x in story.lines]
+    assert "Lost: 1 acknowledged write of newer owners, “w2-24”." in [x.text for x in story.lines]
 
 
 def test_a_loss_learnt_before_the_write_came_too_late_for_it() -> None:
@@ -168,7 +180,8 @@ def test_a_refused_late_write_is_the_same_scene() -> None:
     story = takeover_story(scene, reading, None)
     decisive = next(line.text for line in story.lines if line.decisive)
     assert decisive == (
-        "w1 writes “w1-4” with token 33. The resource refuses it: fenced: the highest token is 34."
+        "w1 writes “w1-4” with token 33. The resource refuses it: it has seen a higher token "
+        "(fenced: the highest token is 34)."
     )
     assert story.why.startswith("w1 was no longer the owner, and the resource did not take")
 

@@ -76,7 +76,9 @@ def test_c32b_with_a_fence_the_same_story_passes() -> None:
     script.write("w1", "w1-0", 33, 3101, 3102, fail="fenced: token 33 < 34")
     verdict = judge(script.evidence())
     assert verdict.verdict == "pass"
-    assert verdict.headline == "The resource refused 1 stale write (of 1 attempted) after 1 takeover."
+    assert (
+        verdict.headline == "The resource refused 1 stale write (of 1 attempted) after 1 takeover."
+    )
     assert verdict.margins["stale_refused"] == 1
 
 
@@ -374,7 +376,10 @@ def test_a_released_owner_that_writes_is_told_apart_in_words() -> None:
     script.acquire("w2", 34, 110, 111)
     script.write("w2", "w2-0", 34, 120, 121)
     script.write("w1", "w1-0", 33, 200, 201)
-    assert "w1, which had asked 100 ms before to release the lock," in judge(script.evidence()).headline
+    assert (
+        "w1, which had asked 100 ms before to release the lock,"
+        in judge(script.evidence()).headline
+    )
 
 
 def test_two_keys_are_independent() -> None:

@@ -20,7 +20,7 @@ from harness.verdict import Outcome, Reason, Verdict
 from reports import tables
 from reports.findings import Finding, cited_ops, findings, in_short, refused
 from reports.reading import Reading
-from reports.story import when
+from reports.story import MAX_LINES, when
 from reports.sure import points
 from reports.text import clean, clean_block, count, lasting
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 _TEMPLATES = Path(__file__).parent / "templates"
 _WORDS = {"pass": ("PASS", "✓"), "fail": ("FAIL", "✕"), "unknown": ("UNKNOWN", "?")}
 _OF_PROPERTIES: dict[Outcome, str] = {"fail": "broken", "unknown": "not judged", "pass": "held"}
-_MAX_STEPS = 25
 
 _REASONS = {
     Reason.MALFORMED: "The history breaks the rules of a history: nothing follows from it. "
@@ -41,8 +40,8 @@ _REASONS = {
     "what the probe saw, and winkle doctor what this machine can do.",
     Reason.CHECKER_LIMIT: "Judging took more time or memory than allowed. Check a shorter run, or "
     "one with fewer workers on one key.",
-    Reason.HARNESS_ERROR: "The harness itself failed, which says nothing about the system. Look at "
-    "the logs in the run folder, then run again.",
+    Reason.HARNESS_ERROR: "Something in the harness or in an adapter failed, which says nothing "
+    "about the system. Look at the logs in the run folder, then run again.",
 }
 
 
@@ -79,6 +78,7 @@ def render(evidence: Evidence, results: Results) -> bytes:
         "sure": points(reading, main.anomaly if main else None, main.takeover if main else None),
         "margins": tables.margin_rows(verdict.margins),
         "faults": tables.fault_rows(evidence.windows),
+        "faults_hidden": max(0, len(evidence.windows) - tables.MAX_FAULTS),
         "problems": _problems(evidence, results),
         "facts": tables.fact_rows(reading, results),
         "rows": tables.op_rows(reading, chosen, cited, wrong),
@@ -134,7 +134,7 @@ def _hover_rules() -> str:
     return "".join(
         f".finding:has(.s{n}:hover,.s{n}:focus-within,.m{n}:hover,.m{n}:focus) .m{n}{{--lit:1}}"
         f".finding:has(.m{n}:hover,.m{n}:focus) .s{n}{{background:var(--lift)}}"
-        for n in range(1, _MAX_STEPS + 1)
+        for n in range(1, MAX_LINES + 1)
     )
 
 
@@ -171,7 +171,10 @@ def _counts(verdict: Verdict, hidden: int) -> str:
     parts = []
     if verdict.properties:
         of = Counter(p.verdict for p in verdict.properties)
-        told = [f"{of[o]} {words}" for o, words in _OF_PROPERTIES.items() if of[o]]
+        words = _OF_PROPERTIES
+        if verdict.verdict == "unknown":  # what could not be judged must not be called kept
+            words = {**words, "pass": "not broken"}
+        told = [f"{of[outcome]} {word}" for outcome, word in words.items() if of[outcome]]
         parts.append(
             f"{count(len(verdict.properties), 'property', 'properties')}: {', '.join(told)}"
         )

@@ -1,4 +1,7 @@
-"""Calls in words."""
+"""Calls in words: who asked for what, what came of it, and what nobody knows.
+
+An outcome is said as carefully as it is known: accepted, refused without effect, or unknown.
+"""
 
 from harness.history import Call
 from reports.reading import member, refusal

@@ -169,8 +169,14 @@ class _Picture:
         labels: list[Label] = []
         large = [m for m in row.marks if m.style in ("cross", "refused here", "read")]
         avoid = [(x - 13, x + 13) for x in sorted(self.axis.x(m.time_ns) for m in large)]
+        drawn: set[tuple[str, int, int]] = set()
         for span in row.spans:
-            labels += self._span(span, height, avoid)
+            # Pulses come by the thousand: what falls on the same pixels is drawn once.
+            left, right = self.axis.x(span.start_ns), self.axis.x(span.end_ns)
+            place_px = (span.style, int(left / 2), int(right / 2))
+            if place_px not in drawn:
+                drawn.add(place_px)
+                labels += self._span(span, height, avoid)
         for mark in self._thinned(row.marks):
             labels += self._mark(mark, height)
         return labels

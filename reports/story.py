@@ -13,7 +13,7 @@ from reports import rules
 from reports.phrase import describe
 from reports.reading import Reading
 from reports.takeover import Takeover, belief_at
-from reports.text import at, clean, lasting
+from reports.text import at, clean, count, lasting
 
 MAX_LINES = 24
 _MAX_FAULT_LINES = 8
@@ -72,6 +72,9 @@ def fault_lines(
         apart = set(reading.workers) - cast
         shown = [w for w in shown if not apart.issuperset(w.nodes)]
         shown.sort(key=lambda window: scene.late.worker not in window.nodes)
+    if len(shown) > _MAX_FAULT_LINES // 2:
+        more = len(shown) - _MAX_FAULT_LINES // 2
+        yield Line(None, f"{count(more, 'more fault')} of this time: see the table of faults.")
     for window in shown[: _MAX_FAULT_LINES // 2]:
         begin_ns = window.on_ns if window.on_ns is not None else window.requested_ns
         ops = () if window.op is None else (window.op,)
@@ -132,7 +135,7 @@ def calls_of(anomaly: Anomaly, reading: Reading) -> Sequence[Call]:
 def generic_story(anomaly: Anomaly, reading: Reading) -> Story:
     """Tell a finding of any name by the calls that prove it; the last of them is the wrong one."""
     calls = calls_of(anomaly, reading)
-    shown = [*calls[: MAX_LINES - _MAX_FAULT_LINES - 2], *calls[-1:]]
+    shown = [*calls[: MAX_LINES - _MAX_FAULT_LINES - 3], *calls[-1:]]
     lines = [
         Line(reading.done_ns(c), describe(c), ops_of(c), decisive=c is calls[-1])
         for c in {c.index: c for c in shown}.values()

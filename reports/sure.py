@@ -15,7 +15,7 @@ from reports.phrase import with_token
 from reports.reading import NOT_MINE, Reading, refusal
 from reports.story import calls_of
 from reports.takeover import Takeover
-from reports.text import at, clean, count, lasting, listing, quoted
+from reports.text import at, clean, count, lasting, listing
 
 Point = tuple[str, str]
 
@@ -79,8 +79,8 @@ def _faults(windows: Sequence[Window]) -> str:
     proven = [w for w in windows if w.grade == "installed"]
     undone = [w for w in proven if w.off is not None and w.off.holds]
     text = (
-        f"{len(proven)} of {count(len(windows), 'fault')} proven to be in force by a probe that "
-        f"does not use the mechanism of the fault; {len(undone)} proven to be gone again."
+        f"{len(proven):,} of {count(len(windows), 'fault')} proven to be in force by a probe that "
+        f"does not use the mechanism of the fault; {len(undone):,} proven to be gone again."
     )
     if proven and proven[0].on is not None:
         text += f" For the first, the probe saw: {clean(proven[0].on.text, 300)}."
@@ -149,11 +149,3 @@ def _missing(reading: Reading) -> Iterable[str]:
         yield "the run never came to the final reads"
     if evidence.history.cut:
         yield "the history ends in the middle of a line and was judged up to there"
-    for problem in evidence.problems[:5]:
-        where = _where(problem.worker, problem.time_ns)
-        yield f"a problem during the run{where}: {clean(problem.text, 200)}"
-
-
-def _where(worker: str | None, time_ns: int | None) -> str:
-    named = "" if worker is None else f" at {quoted(worker)}"
-    return named if time_ns is None else f"{named} ({at(time_ns)})"

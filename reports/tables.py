@@ -17,6 +17,7 @@ from reports.reading import Reading
 from reports.text import at, clean, count, lasting, show
 
 MAX_ROWS = 200
+MAX_FAULTS = 100
 _AROUND_MISTAKE = 20
 
 _MARGINS = {
@@ -129,7 +130,7 @@ def op_rows(
 
 
 def fault_rows(windows: Sequence[Window]) -> list[FaultRow]:
-    """The rows of the faults table, as executed."""
+    """The rows of the faults table, as executed: the first `MAX_FAULTS`."""
     return [
         FaultRow(
             kind=clean(w.kind, 40),
@@ -152,7 +153,7 @@ def fault_rows(windows: Sequence[Window]) -> list[FaultRow]:
                 if part
             ),
         )
-        for w in windows
+        for w in windows[:MAX_FAULTS]
     ]
 
 

@@ -197,6 +197,22 @@ def test_a_leftover_is_said_once() -> None:
     assert "! Problem" not in page(evidence, judged).text
 
 
+def test_a_thousand_faults_are_counted_and_a_hundred_are_listed() -> None:
+    evidence, judged = failing(1)
+    data = render(altered(evidence, windows=[evidence.windows[0]] * 1_100), judged)
+    assert "1,100 of 1,100 faults proven to be in force" in Page(data).text
+    assert "1,000 more are in faults.jsonl" in Page(data).text
+    assert len(data) < 300_000
+
+
+def test_properties_of_a_run_that_was_not_judged_are_not_called_kept() -> None:
+    evidence, judged = passing()
+    assert "5 properties: 1 not judged, 4 held" in page(evidence, judged).text
+    verdict = msgspec.structs.replace(judged.verdict, verdict="unknown")
+    shown = page(evidence, msgspec.structs.replace(judged, verdict=verdict))
+    assert "5 properties: 1 not judged, 4 not broken" in shown.text
+
+
 def altered(evidence: Evidence, **changes: Any) -> Evidence:
     return Evidence(**{**evidence.__dict__, **changes})
 

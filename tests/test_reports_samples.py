@@ -144,75 +144,57 @@ class Sleep:
     heal_s: float
 
 
-def sleep(tape: Tape, start_s: float, token: int, *, fenced: bool, number: int = 1) -> Sleep:
-    """`w1` is frozen before its write; `w2` takes over, writes, and goes on for a while."""
-    stale = tape.call(
-        "w1",
-        "acquire",
-        start_s,
-        start_s + 0.012,
-        value={"ttl_s": 2.0},
-        got=token,
-        result={"ttl_s": 2.0},
-    )
-    tape.believe("w1", start_s + 0.013, holds=True, token=token, why="granted")
-    number = rounds(tape, "w1", token, start_s=start_s + 0.03, end_s=start_s + 0.45, first=number)
-    on_s, heal_s = start_s + 0.481, start_s + 5.485
-    ask = {"ask": True, "think_ms": 20}
-    check = tape.call(
-        "w1",
-        "check",
-        on_s - 0.025,
-        heal_s + 0.002,
-        value=ask,
-        token=token,
-        result={"held": True},
-    )
-    tape.notes.append(
-        {"time_ns": ns(on_s - 0.001), "worker": "w1", "kind": "phase", "phase": "lease-checked"}
-        | {"key": KEY, "token": token, "op": ("call", check), "stopped": True}
-    )
+def wait(tape: Tape, start_s: float) -> None:
+    """`w2` and `w3` try to get the lock while it is held."""
     for worker, first_s in (("w2", start_s + 0.1), ("w3", start_s + 0.15)):
-        try_s = first_s
+        try_s, ask = first_s, {"ttl_s": 2.0}
         while try_s < start_s + 2.0:
-            tape.call(
-                worker,
-                "acquire",
-                try_s,
-                try_s + 0.006,
-                value={"ttl_s": 2.0},
-                type="fail",
-                error="held",
-            )
+            end_s = try_s + 0.006
+            tape.call(worker, "acquire", try_s, end_s, value=ask, type="fail", error="held")
             try_s += 0.25
-    newer = hold(tape, "w2", token + 1, start_s + 2.08, start_s + 6.1, first=number + 20)
-    first = next(
-        n for n, c in enumerate(tape.calls) if c["f"] == "write" and c.get("token") == token + 1
-    )
-    overwritten = [
-        c for c in tape.calls if c["f"] == "write" and c["worker"] == "w2" and c["start"] < heal_s
-    ][-1]
+
+
+def wake(tape: Tape, heal_s: float, token: int, value: str, *, fenced: bool) -> int:
+    """`w1` writes what it was about to write, and then learns; returns the call of its write."""
+    own = [c for c in tape.calls if c["f"] == "write" and c["worker"] == "w2"]
+    under = [c for c in own if c["start"] < heal_s][-1]
     late = tape.call(
         "w1",
         "write",
         heal_s + 0.006,
         heal_s + 0.014,
-        value=f"w1-{number}",
+        value=value,
         token=token,
         type="fail" if fenced else "ok",
         error=f"fenced: the highest token is {token + 1}" if fenced else None,
-        result=None if fenced else {"over": {"value": overwritten["value"], "token": token + 1}},
+        result=None if fenced else {"over": {"value": under["value"], "token": token + 1}},
     )
-    tape.call(
-        "w1",
-        "renew",
-        heal_s + 0.02,
-        heal_s + 0.03,
-        token=token,
-        type="fail",
-        error="not-holder: gone",
-    )
+    lost = {"token": token, "type": "fail", "error": "not-holder: gone"}
+    tape.call("w1", "renew", heal_s + 0.02, heal_s + 0.03, **lost)
     tape.believe("w1", heal_s + 0.031, holds=False, token=token, why=NOT_OWNER)
+    return late
+
+
+def sleep(tape: Tape, start_s: float, token: int, *, fenced: bool, number: int = 1) -> Sleep:
+    """`w1` is frozen before its write; `w2` takes over, writes, and goes on for a while."""
+    lease = {"ttl_s": 2.0}
+    got = {"value": lease, "result": lease, "got": token}
+    stale = tape.call("w1", "acquire", start_s, start_s + 0.012, **got)
+    tape.believe("w1", start_s + 0.013, holds=True, token=token, why="granted")
+    number = rounds(tape, "w1", token, start_s=start_s + 0.03, end_s=start_s + 0.45, first=number)
+    on_s, heal_s = start_s + 0.481, start_s + 5.485
+    asked = {"value": {"ask": True, "think_ms": 20}, "token": token, "result": {"held": True}}
+    check = tape.call("w1", "check", on_s - 0.025, heal_s + 0.002, **asked)
+    tape.notes.append(
+        {"time_ns": ns(on_s - 0.001), "worker": "w1", "kind": "phase", "phase": "lease-checked"}
+        | {"key": KEY, "token": token, "op": ("call", check), "stopped": True}
+    )
+    wait(tape, start_s)
+    newer = hold(tape, "w2", token + 1, start_s + 2.08, start_s + 6.1, first=number + 20)
+    first = next(
+        n for n, c in enumerate(tape.calls) if c["f"] == "write" and c.get("token") == token + 1
+    )
+    late = wake(tape, heal_s, token, f"w1-{number}", fenced=fenced)
     return Sleep(stale, newer, late, first, check, on_s, heal_s)
 
 

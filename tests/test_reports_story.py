@@ -38,6 +38,7 @@ def test_the_story_of_a_sleeping_owner() -> None:
     )
     learnt = "w1 learns that it is no longer the owner (its lease ended by the worker's own clock)"
     end = "At the end of the run “k0” was written again by later owners; it holds “w3-104”"
+    since = "Since then w2 wrote 25 more times, always accepted"
     expected = [
         "w1 gets the lock “k0” with token 33. The lease lasts 2 s unless it is renewed.",
         "w1 is the owner and has written 3 times; that was accepted.",
@@ -46,8 +47,7 @@ def test_the_story_of_a_sleeping_owner() -> None:
         "The lease of w1 ends. w1 is frozen and cannot notice.",
         "w2 gets the lock with token 34. Now w2 is the owner.",
         "w2 writes “w2-24” with token 34; the resource accepts it.",
-        "Since then w2 wrote 25 more times, always accepted; the last one is “w2-49” with "
-        "token 34.",
+        f"{since}; the last one is “w2-49” with token 34.",
         "w1 wakes up after 5 s. It still takes itself for the owner.",
         decisive,
         f"{learnt}, 17 ms after the write.",

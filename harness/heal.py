@@ -39,7 +39,10 @@ def _heal_one(path: Path) -> Iterator[str]:
     except (ValueError, KeyError) as error:
         yield f"its ledger cannot be read ({error}); nothing was touched"
         return
-    if not head or head.get("boot") != procfs.boot_id():
+    if not head:
+        yield "it never began"
+        return
+    if head["boot"] != procfs.boot_id():
         yield "from before the last boot: nothing can be left"
         return
     inode = head["pid_namespace"]

@@ -20,6 +20,7 @@ from harness.ledger import Ledger
 from harness.node import Node
 from harness.rng import stream, uniform
 from harness.roles import Roles
+from harness.site import Site
 from harness.spec import FaultSpec, RunSpec
 from harness.trap import Reached, Trap, Traps
 from harness.window import Grade, Proof, Window
@@ -35,7 +36,7 @@ class Begun:
     nodes: list[Node]
     at: str
     requested_ns: int
-    entries: dict[str, int]
+    entry: int
     op: int | None = None
     on_ns: int | None = None
     on: Proof | None = None
@@ -50,6 +51,7 @@ class Nemesis:
         faults: Sequence[Fault],
         controller: Controller,
         roles: Roles,
+        site: Site,
         ledger: Ledger,
         clock: Clock,
         record: Callable[[Window], None],
@@ -66,7 +68,8 @@ class Nemesis:
         self._ending = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._trap_entries: dict[tuple[int, str], int] = {}
-        self.force = Force(controller.traps, roles.resume)
+        self._site = site
+        self.force = Force(controller.traps, site)
         self.leftovers: list[str] = []
         self._began_ns = 0
 
@@ -170,20 +173,22 @@ class Nemesis:
             [node],
             spec.phase or "",
             reached.time_ns,
-            {reached.worker: entry},
+            entry,
             op=reached.op,
         )
-        self.force.enter(self._faults[index], begun.nodes)
         await self._window(index, spec, begun)
 
     # ------------------------------------------------------------------ windows
 
     def _begin_window(self, index: int, nodes: list[Node], at: str) -> Begun:
-        fault = self._faults[index]
-        kind = self._spec.faults[index].kind
-        entries = {node.name: self._ledger.add(kind, node.name, fault.undo(node)) for node in nodes}
-        self.force.enter(fault, nodes)
-        return Begun(nodes, at, self._clock.now_ns(), entries)
+        entry = self._enter(index, nodes)
+        return Begun(nodes, at, self._clock.now_ns(), entry)
+
+    def _enter(self, index: int, nodes: Sequence[Node]) -> int:
+        """Write the undo ledger, before anything is done."""
+        names = ",".join(node.name for node in nodes)
+        undo = self._faults[index].undo(self._site, nodes)
+        return self._ledger.add(self._spec.faults[index].kind, names, undo)
 
     async def _window(self, index: int, spec: FaultSpec, begun: Begun) -> None:
         fault = self._faults[index]
@@ -192,7 +197,7 @@ class Nemesis:
             begun.on = await self.force.start(fault, begun.nodes)
             begun.on_ns = self._clock.now_ns() if begun.on.holds else None
             await self._ends_within(self._length_s(spec))
-            still = await fault.in_force(begun.nodes)
+            still = await self.force.look(fault, begun.nodes)
         finally:
             heal_ns = self._clock.now_ns()
             off = await self._undo(fault, spec, begun)
@@ -201,8 +206,7 @@ class Nemesis:
     async def _undo(self, fault: Fault, spec: FaultSpec, begun: Begun) -> Proof:
         proof = await self.force.undo(fault, begun.nodes)
         if proof.holds:
-            for entry in begun.entries.values():
-                self._ledger.done(entry)
+            self._ledger.done(begun.entry)
         else:
             names = ", ".join(node.name for node in begun.nodes)
             self.leftovers.append(f"{spec.kind} on {names}: {proof.text}")
@@ -259,10 +263,8 @@ class Nemesis:
     # -------------------------------------------------------------------- traps
 
     def _before(self, index: int, worker: str) -> None:
-        fault = self._faults[index]
         node = self._roles.node(worker)
-        kind = self._spec.faults[index].kind
-        self._trap_entries[(index, worker)] = self._ledger.add(kind, worker, fault.undo(node))
+        self._trap_entries[(index, worker)] = self._enter(index, [node])
 
     def _after(self, index: int, worker: str) -> None:
         entry = self._trap_entries.pop((index, worker), None)

@@ -61,12 +61,19 @@ class Pausable(Protocol):
         """All processes that live here now."""
         ...
 
-    def stop(self) -> None:
+    def stop(self, owner: str) -> None:
         """Order every process to stop (SIGSTOP); asynchronous, so look before you believe."""
         ...
 
-    def resume(self) -> None:
-        """Order every process to go on (SIGCONT)."""
+    def resume(self, owner: str) -> None:
+        """Order every process to go on (SIGCONT), unless another owner still stops the node.
+
+        An owner that never stopped it may ask as well.
+        """
+        ...
+
+    def held(self) -> bool:
+        """Whether any owner stops the node now."""
         ...
 
     def thread_states(self) -> dict[int, str]:

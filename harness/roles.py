@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from harness.controller import Controller
-from harness.node import Node, Pausable
+from harness.node import Node
 from harness.target import Cluster, Leader
 
 
@@ -30,12 +30,6 @@ class Roles:
     def node(self, name: str) -> Node:
         """The node of that name."""
         return self._nodes[name]
-
-    def resume(self, worker: str) -> None:
-        """Order everything on a worker's node to go on."""
-        node = self._nodes[worker]
-        if isinstance(node, Pausable):
-            node.resume()
 
     def fits(self, who: str, worker: str) -> bool:
         """Whether a worker that is about to pass a phase is one that `who` means.

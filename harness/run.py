@@ -35,6 +35,7 @@ from harness.progress import Progress
 from harness.protocol import Hello
 from harness.roles import Roles
 from harness.servers import Parts, Servers
+from harness.site import Site
 from harness.spec import RunSpec
 from harness.target import Leader, StoreLog
 from harness.trap import Traps
@@ -83,13 +84,23 @@ class Run:
             # Without this a healed connection stays silent for up to a minute of TCP back-off.
             node.sysctl("net.ipv4.tcp_rto_max_ms", "1000")
         self._servers = Servers(self._parts, self._lab.nodes, folder)
-        self._check_faults()
-
-    def _check_faults(self) -> None:
+        self._site = self._make_site()
         for fault in self._faults:
-            for node in self._lab.nodes.values():
-                if reason := fault.available(node):
-                    raise HarnessError(f"{fault.name}: {reason}")
+            if reason := fault.available(self._site):
+                raise HarnessError(f"{fault.name} cannot work here: {reason}")
+
+    def _make_site(self) -> Site:
+        """Gather what faults may touch."""
+        names = self._parts.names()
+        return Site(
+            nodes=self._lab.nodes,
+            lock_servers=names["lock"],
+            store_servers=names["store"],
+            workers=self.spec.worker_names(),
+            ttl_s=self.spec.ttl_s,
+            target=self._parts.lock,
+            cluster=self._servers.lock_cluster,
+        )
 
     async def live(self) -> None:
         """Live the whole life.  Raises HarnessError."""
@@ -154,7 +165,9 @@ class Run:
         target = self._parts.lock
         leader = (target, self._servers.lock_cluster) if isinstance(target, Leader) else None
         roles = Roles(self._lab.nodes, self._parts.names(), controller, leader)
-        return Nemesis(self.spec, self._faults, controller, roles, ledger, clock, record.window)
+        return Nemesis(
+            self.spec, self._faults, controller, roles, self._site, ledger, clock, record.window
+        )
 
     async def _main_phase(
         self, controller: Controller, nemesis: Nemesis, clock: MonotonicClock, record: Record

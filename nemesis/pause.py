@@ -8,13 +8,14 @@ process that was forked meanwhile is found by the next look.
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from harness import procfs
 from harness.node import Node, Pausable
+from harness.site import Site
 from harness.window import Proof
 
 _BOUND_S = 2.0
@@ -31,21 +32,26 @@ class Pause:
 
         model_config = ConfigDict(extra="forbid")
 
-    def available(self, node: Node) -> str | None:
-        """Return None when the node's processes can be stopped, else why not."""
-        return None if isinstance(node, Pausable) else f"{node.name} cannot stop its processes"
+    def __init__(self) -> None:
+        self._owner = f"pause {id(self)}"
 
-    def undo(self, node: Node) -> dict[str, Any]:
+    def available(self, site: Site) -> str | None:
+        """Return None when every node's processes can be stopped, else why not."""
+        deaf = [name for name, node in site.nodes.items() if not isinstance(node, Pausable)]
+        return f"the processes of {', '.join(deaf)} cannot be stopped" if deaf else None
+
+    def undo(self, site: Site, nodes: Sequence[Node]) -> dict[str, Any]:
         """Name the processes to continue."""
-        return {"what": "resume", "processes": [[p.pid, p.start] for p in node.processes()]}
+        processes = [[p.pid, p.start] for node in nodes for p in node.processes()]
+        return {"what": "resume", "processes": processes}
 
-    async def start(self, nodes: Sequence[Node]) -> None:
+    async def start(self, site: Site, nodes: Sequence[Node]) -> None:
         """Stop, and look until every thread is stopped or 2 s are over."""
-        await _until(nodes, order_stop=True)
+        await _until(_pausable(nodes), lambda node: node.stop(self._owner), stopped=True)
 
-    async def in_force(self, nodes: Sequence[Node]) -> Proof:
+    async def in_force(self, site: Site, nodes: Sequence[Node]) -> Proof:
         """Look at the state of every thread."""
-        states = _states(nodes)
+        states = _states(_pausable(nodes))
         stopped = sum(state == procfs.STOPPED for state in states.values())
         text = f"{stopped} of {len(states)} threads in state T (/proc)"
         return Proof(
@@ -54,13 +60,19 @@ class Pause:
             facts={"threads": len(states), "stopped": stopped},
         )
 
-    async def stop(self, nodes: Sequence[Node]) -> None:
+    async def stop(self, site: Site, nodes: Sequence[Node]) -> None:
         """Continue, and look until no thread is stopped or 2 s are over."""
-        await _until(nodes, order_stop=False)
+        for node in _pausable(nodes):
+            node.resume(self._owner)
+        free = [node for node in _pausable(nodes) if not node.held()]
+        await _until(free, lambda node: node.resume(self._owner), stopped=False)
 
-    async def gone(self, nodes: Sequence[Node]) -> Proof:
-        """Look at the state of every thread."""
-        states = _states(nodes)
+    async def gone(self, site: Site, nodes: Sequence[Node]) -> Proof:
+        """Look at the state of every thread of the nodes that no other window stops."""
+        free = [node for node in _pausable(nodes) if not node.held()]
+        if not free:
+            return Proof(holds=True, text="another pause goes on there")
+        states = _states(free)
         stopped = sum(state == procfs.STOPPED for state in states.values())
         return Proof(
             holds=stopped == 0,
@@ -73,28 +85,27 @@ def _pausable(nodes: Sequence[Node]) -> list[Pausable]:
     return [node for node in nodes if isinstance(node, Pausable)]
 
 
-def _states(nodes: Sequence[Node]) -> dict[int, str]:
+def _states(nodes: Sequence[Pausable]) -> dict[int, str]:
     states: dict[int, str] = {}
-    for node in _pausable(nodes):
+    for node in nodes:
         states.update(node.thread_states())
     return states
 
 
-async def _until(nodes: Sequence[Node], *, order_stop: bool) -> None:
+async def _until(
+    nodes: Sequence[Pausable], order: Callable[[Pausable], None], *, stopped: bool
+) -> None:
     """Give the order to each node until the kernel shows that it is carried out, bounded."""
     deadline = time.monotonic() + _BOUND_S
-    pending = _pausable(nodes)
+    pending = list(nodes)
     while pending and time.monotonic() < deadline:
         for node in pending:
-            if order_stop:
-                node.stop()
-            else:
-                node.resume()
-        pending = [node for node in pending if not _carried_out(node, order_stop=order_stop)]
+            order(node)
+        pending = [node for node in pending if not _carried_out(node, stopped=stopped)]
         if pending:
             await asyncio.sleep(_LOOK_S)
 
 
-def _carried_out(node: Pausable, *, order_stop: bool) -> bool:
+def _carried_out(node: Pausable, *, stopped: bool) -> bool:
     states = node.thread_states().values()
-    return all((state == procfs.STOPPED) == order_stop for state in states)
+    return all((state == procfs.STOPPED) == stopped for state in states)

@@ -47,10 +47,11 @@ class LiveRun:
         if path is None:
             return False
         head, entries = read(path)
+        if not entries:
+            return False
         return any(
             set(procfs.thread_states(pid).values()) == {procfs.STOPPED}
             for pid in self.members(head["pid_namespace"])
-            if entries
         )
 
     def namespace(self) -> int:

@@ -41,12 +41,13 @@ def histories(draw: Draw, *, workers: str = "abc") -> Script:
     """Up to seven reads and writes of one key, with ties, refusals and unknown outcomes."""
     script = Script()
     size = draw(st.integers(2, 7))
-    tokens = {f"v{i}": draw(st.integers(1, 3)) for i in range(size)}
+    highest = draw(st.integers(1, 3))
+    tokens = {f"v{i}": draw(st.integers(1, highest)) for i in range(size)}
     values = st.sampled_from([*tokens, None])
     for i in range(size):
         worker = draw(st.sampled_from(workers))
-        at = draw(st.integers(0, 12))
-        ret = at + draw(st.integers(0, 6))
+        at = draw(st.integers(0, 9))
+        ret = at + draw(st.integers(0, 5))
         if draw(st.booleans()):
             seen = draw(values)
             script.read(worker, at, ret, seen, tokens.get(seen) if draw(st.booleans()) else None)

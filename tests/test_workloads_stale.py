@@ -148,6 +148,17 @@ def test_a_newer_value_that_was_only_seen_proves_the_order_too() -> None:
     assert stale.ops[-1] == late.index
 
 
+def test_an_answer_in_the_instant_of_the_request_is_no_proof_but_an_earlier_sight_is() -> None:
+    script = Script()
+    script.acquire("w1", 33, 0, 1)
+    script.acquire("w2", 34, 2050, 2051)
+    script.write("w2", "w2-0", 34, 2060, 2080)
+    script.read("r1", 2070, 2071, "w2-0", 34)
+    script.write("w1", "w1-0", 33, 2080, 2081)
+    (stale,) = named(judge(script.evidence()), "stale-owner-write")
+    assert stale.details["proof"] == "read"
+
+
 def test_a_refused_write_is_never_stale() -> None:
     script = takeover()
     script.write("w1", "w1-0", 33, 3101, 3102, fail="no-effect: connection refused")
@@ -248,6 +259,39 @@ def test_one_earlier_newer_write_makes_the_sight_a_stale_read_for_certain() -> N
     script.write("w2", "w2-1", 34, 2066, 2068)
     script.read("r1", 2070, 2071, "w1-0", 33)
     assert names(judge(script.evidence())) == {"stale-read"}
+
+
+@pytest.mark.parametrize(("ret", "name"), [(2069, "stale-read"), (2070, "stale-owner-write")])
+def test_a_newer_write_counts_only_if_it_was_answered_before_the_sight(ret: int, name: str) -> None:
+    script = Script()
+    script.acquire("w1", 33, 0, 1)
+    script.acquire("w2", 34, 2050, 2051)
+    script.write("w1", "w1-0", 33, 2055, 2065)
+    script.write("w2", "w2-0", 34, 2058, 2060)
+    script.write("w2", "w2-1", 34, 2066, ret)
+    script.read("r1", 2070, 2071, "w1-0", 33)
+    assert names(judge(script.evidence())) == {name}
+
+
+def test_a_later_write_of_the_same_owner_does_not_settle_the_order_of_owners() -> None:
+    script = Script()
+    script.acquire("w1", 33, 0, 1)
+    script.acquire("w2", 34, 2050, 2051)
+    script.write("w1", "w1-0", 33, 2055, 2062)
+    script.write("w2", "w2-0", 34, 2058, 2060)
+    script.write("w1", "w1-1", 33, 2063, 2064)
+    script.read("r1", 2070, 2071, "w1-0", 33)
+    doubtful = [a for a in judge(script.evidence()).anomalies if not a.certain]
+    assert [a.details["newer_write"] for a in doubtful] == [script.marks[3].index]
+
+
+def test_values_that_touch_in_one_instant_may_follow_each_other() -> None:
+    script = Script()
+    script.write("w1", "a", None, 0, 1)
+    script.write("w1", "b", None, 4, 5)
+    script.read("r1", 5, 6, "a")
+    script.read("r1", 7, 8, "b")
+    assert judge(script.evidence()).anomalies == ()
 
 
 def test_one_owner_may_not_go_back_in_time_either() -> None:

@@ -64,7 +64,7 @@ class Cluster:
         self.known = True
         self.sights += 1
         ret_ns = done_ns(call)
-        if ret_ns > self.first_ns:
+        if ret_ns < self.first_ns:
             self.first_ns, self.first = ret_ns, call
         if call.call_ns > self.last_ns:
             self.last_ns, self.last = call.call_ns, call

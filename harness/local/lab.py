@@ -31,6 +31,7 @@ class LocalNode:
         self.port = f"p{address.rsplit('.', 1)[1]}"
         self._namespace = namespace
         self._inode = os.fstat(namespace).st_ino
+        self._stopped_by: set[str] = set()
 
     def spawn(
         self,
@@ -69,13 +70,20 @@ class LocalNode:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.pid, number)
 
-    def stop(self) -> None:
+    def stop(self, owner: str) -> None:
         """Order every process to stop."""
+        self._stopped_by.add(owner)
         self.signal(signal.SIGSTOP)
 
-    def resume(self) -> None:
-        """Order every process to go on."""
-        self.signal(signal.SIGCONT)
+    def resume(self, owner: str) -> None:
+        """Order every process to go on, unless another owner still stops the node."""
+        self._stopped_by.discard(owner)
+        if not self._stopped_by:
+            self.signal(signal.SIGCONT)
+
+    def held(self) -> bool:
+        """Whether any owner stops the node now."""
+        return bool(self._stopped_by)
 
     def thread_states(self) -> dict[int, str]:
         """The kernel's state letter of every thread that lives here, by thread id."""

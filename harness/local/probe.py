@@ -66,7 +66,7 @@ def _pause(lab: Lab) -> str:
     argv = [sys.executable, "-S", "-c", "import time; time.sleep(60)"]
     node.spawn(argv, log=Path("/dev/shm/probe/log"))
     began = time.monotonic()
-    node.stop()
+    node.stop("probe")
     while set(node.thread_states().values()) != {procfs.STOPPED}:
         if time.monotonic() - began > _BOUND_S:
             raise OSError("a stopped process did not get to state T")

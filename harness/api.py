@@ -9,6 +9,7 @@ from harness.folder import RunFolder, create
 from harness.heal import heal
 from harness.judge import HARNESS_ERROR, exit_code, finish
 from harness.local import advice, sandbox
+from harness.repeat import command
 from harness.results import Results
 from harness.spec import RunSpec
 from harness.verdict import Anomaly
@@ -71,7 +72,7 @@ def _write_run_file(folder: RunFolder, spec: RunSpec, *, quiet: bool) -> None:
     from harness.runfile import to_yaml
 
     recorded = {
-        "command": f"winkle run {folder.run_file}",
+        "command": command(spec),
         "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "quiet": quiet,
     }

@@ -105,7 +105,7 @@ def _belief(grant: Grant, notes: Iterable[Note], watched: Watch) -> Belief | Non
         return None
     if until_ns == inf:  # it never said that it lost it: until its last sign of life
         until_ns = watched.alive_ns[grant.worker]
-    until_ns = until_ns
+    until_ns = min(until_ns, grant.left_ns)
     if last.left_s is not None and grant.worker not in watched.skewed:
         # It said itself when its belief would end, by a clock that is known to be right.
         until_ns = min(until_ns, last.time_ns + last.left_s * 1e9)

@@ -2,10 +2,10 @@
 
     python bench/checkers.py [OPERATIONS ...]        (default: 10000 100000 1000000)
 
-Prints a line for each size and kind of resource: the time to read the file, to pair its events and to
-judge them, in seconds, and the time to judge an operation in microseconds; near-linear means that
-this last number stays about the same.  An operation is an invocation with its completion, so two
-lines of the file.
+Prints a line for each size and kind of resource: the time to read the file, to pair its events and
+to judge them, in seconds, and the time to judge an operation in microseconds; near-linear means
+that this last number stays about the same.  An operation is an invocation with its completion, so
+two lines of the file.
 """
 
 import argparse
@@ -52,7 +52,13 @@ class Tape:
         )
 
     def call(
-        self, worker: int, f: str, key: str, asked: dict[str, Any], kind: OpType, got: dict[str, Any]
+        self,
+        worker: int,
+        f: str,
+        key: str,
+        asked: dict[str, Any],
+        kind: OpType,
+        got: dict[str, Any],
     ) -> Iterator[bytes]:
         """Two lines."""
         self.calls += 1

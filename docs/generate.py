@@ -25,7 +25,7 @@ from harness.note import Note
 from harness.op import Op
 from harness.options import allowed_text
 from harness.results import Results
-from harness.runmodel import Fault, RunFile
+from harness.runmodel import RunFile
 from harness.schemas import published
 from harness.target import Accept
 from harness.verdict import Anomaly, Property, Reason, Unknown, Verdict
@@ -158,7 +158,7 @@ def protocol() -> str:
         lines += [f"## {head}", ""]
         for kind in union.__args__:
             tag = kind.__struct_config__.tag
-            lines += record(kind, f"`{tag}`", skip=("type",))
+            lines += record(kind, f"`{tag}`", level="###", skip=("type",))
     return joined(lines)
 
 
@@ -194,14 +194,14 @@ def run_folder() -> str:
 
     lines = page("Run folder", words.RUN_FOLDER)
     lines += prose(folder.__doc__)
-    for kind, file in (
+    for kind, title in (
         (Op, "history.jsonl"),
         (Note, "notes.jsonl"),
         (Window, "faults.jsonl"),
-        (Proof, "faults.jsonl, `on` and `off`"),
+        (Proof, "faults.jsonl: `on` and `off`"),
         (Accept, "store.jsonl"),
     ):
-        lines += record(kind, f"{kind.__name__}: one line of {file}")
+        lines += record(kind, title)
     lines += ["## Operations of the fencing workload", "", words.OPERATIONS, ""]
     return joined(lines)
 
@@ -287,7 +287,7 @@ def fenced(language: str, text: str) -> list[str]:
 
 def prose(docstring: str | None) -> list[str]:
     """Return a docstring as Markdown: its indented blocks are code in both."""
-    return [*(line for line in inspect.cleandoc(docstring or "").split("\n") if line != "::"), ""]
+    return [*inspect.cleandoc(docstring or "").replace("::\n\n", "").split("\n"), ""]
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -337,7 +337,7 @@ def options_of_schema(schema: Mapping[str, Any], defaults: Mapping[str, str]) ->
     return table(("key", "default", "meaning"), rows)
 
 
-def record(kind: type, title: str, skip: Sequence[str] = ()) -> list[str]:
+def record(kind: type, title: str, *, level: str = "##", skip: Sequence[str] = ()) -> list[str]:
     """Return a record type: its docstring, and its fields with type and default."""
     (_,), known = msgspec.json.schema_components((kind,), ref_template="{name}")
     entry: Mapping[str, Any] = known[kind.__name__]
@@ -350,7 +350,12 @@ def record(kind: type, title: str, skip: Sequence[str] = ()) -> list[str]:
         for name, field in entry["properties"].items()
         if name not in skip
     ]
-    return [f"### {title}", "", *prose(kind.__doc__), *table(("field", "type", "default"), rows)]
+    return [
+        f"{level} {title}",
+        "",
+        *prose(kind.__doc__),
+        *table(("field", "type", "default"), rows),
+    ]
 
 
 def type_words(field: Mapping[str, Any]) -> str:

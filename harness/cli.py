@@ -86,6 +86,19 @@ def run(
 
 
 @app.command()
+def replay(
+    run_dir: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="A run folder.")],
+    folder: flags.Out = Path("runs"),
+    as_json: flags.Json = False,
+    quiet: flags.Quiet = False,
+) -> int:
+    """Run again with the faults at the times, nodes and phases at which they came."""
+    from harness.commands import run as command
+
+    return command.replay(run_dir, folder=folder, as_json=as_json, quiet=quiet)
+
+
+@app.command()
 def suite(
     name: Annotated[
         str, typer.Argument(metavar="NAME|FILE", help="A shipped suite, or a suite file.")

@@ -112,7 +112,7 @@ class RunFolder:
             history=read_history(self.history) if self.history.exists() else History([]),
             spec=spec,
             notes=[note for note in notes if note.kind in ("phase", "belief")],
-            windows=_lines(self.faults, Window),
+            windows=self.windows(),
             store_log=_lines(self.store_log, Accept) if self.store_log.exists() else None,
             problems=[
                 Problem(note.why or "", note.worker, note.time_ns)
@@ -123,6 +123,10 @@ class RunFolder:
             final_ns=marks.get("final"),
             facts=dict(recorded.get("facts", {})),
         )
+
+    def windows(self) -> list[Window]:
+        """Return the faults as executed.  Raises MalformedHistoryError."""
+        return _lines(self.faults, Window)
 
     def marks(self) -> dict[str, int]:
         """Return the steps that the run reached, with their times in nanoseconds."""

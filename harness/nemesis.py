@@ -142,8 +142,9 @@ class Nemesis:
         return nodes
 
     async def _at_phase(self, index: int, spec: FaultSpec) -> int:
-        warm_up_s = _WARM_UP_LEASES * self._spec.ttl_s - self._elapsed_s()
-        if await self._ends_within(warm_up_s) or not self._fits(spec):
+        ttl_s = self._spec.ttl_s
+        after_s = spec.after.seconds(ttl_s) if spec.after else _WARM_UP_LEASES * ttl_s
+        if await self._ends_within(after_s - self._elapsed_s()) or not self._fits(spec):
             return 0
         loop = asyncio.get_running_loop()
         assert spec.phase is not None

@@ -220,6 +220,9 @@ def _fault_times(fault: Fault) -> list[Mistake]:
     if isinstance(at, Duration) and fault.every is None and fault.count is not None:
         text = "found without every; allowed: count beside every, at: random, or a phase"
         return [Mistake(("count",), text, at_key=True)]
+    if at not in PHASES and fault.after is not None:
+        text = "found without a phase; allowed: after beside a phase like at: before-write"
+        return [Mistake(("after",), text, at_key=True)]
     no_worker = fault.who in ROLES[1:] or fault.who.startswith("server:")
     if at in PHASES and no_worker:
         start = "missing" if fault.at is None else f"found {show(at)}"
@@ -233,12 +236,13 @@ def _fault_times(fault: Fault) -> list[Mistake]:
 def _fault_start(fault: Fault, draft: Draft) -> list[Mistake]:
     """A window must end before the run does, or it is never begun."""
     length_s = fault.length.seconds(draft.ttl)
-    at_s = fault.at.seconds(draft.ttl) if isinstance(fault.at, Duration) else 0.0
+    start = fault.at if isinstance(fault.at, Duration) else fault.after
+    at_s = start.seconds(draft.ttl) if start is not None else 0.0
     if at_s + length_s <= draft.time:
         return []
-    key = "at" if at_s else "for"
+    key = "for" if not at_s else "after" if fault.after is not None else "at"
     end = f"it would end at {at_s + length_s:g}s, after the run ({draft.time:g}s)"
-    return [Mistake((key,), f"found {fault.at if at_s else fault.length}; {end}")]
+    return [Mistake((key,), f"found {start if at_s else fault.length}; {end}")]
 
 
 def who_complaint(who: str, crowd: Crowd) -> str | None:

@@ -274,6 +274,7 @@ def _fault(fault: Fault) -> FaultSpec:
         at=at if isinstance(at, Duration) else None,
         phase=None if at_random or isinstance(at, Duration) else at,
         random_count=(fault.count or RANDOM_COUNT) if at_random else None,
+        after=fault.after,
         every=fault.every,
         count=None if at_random else fault.count,
         options=dict(fault.model_extra or {}),
@@ -311,6 +312,8 @@ def _fault_values(fault: FaultSpec) -> dict[str, Any]:
     at = RANDOM if fault.random_count else fault.phase or _exact(fault.at or Duration(0.0))
     values: dict[str, Any] = {"kind": fault.kind, "who": fault.who, "at": at}
     values["for"] = _exact(fault.length)
+    if fault.after is not None:
+        values["after"] = _exact(fault.after)
     if fault.every is not None:
         values["every"] = _exact(fault.every)
     if (count := fault.random_count or fault.count) is not None:

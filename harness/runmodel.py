@@ -140,6 +140,7 @@ class Fault(_Short):
         description="how long it stays",
         json_schema_extra={"default": "2leases"},
     )
+    after: Length | None = Field(None, description="a phase counts only from this time on")
     every: Length | None = Field(None, description="again, so long after the end of the one before")
     count: Count | None = Field(None, description="how often at most")
 

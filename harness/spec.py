@@ -30,10 +30,11 @@ def _plain(value: object) -> str:
 class FaultSpec:
     """One fault of the schedule.
 
-    `who` is a role (`holder`, `waiter`, `leader`, ...) or a node; exactly one trigger is set:
-    `at_s` (a time), `phase`, or `random_count` (that many random times of the run).  With `every`
-    the fault comes again, that long after the end of the window before; `count` bounds how often.
-    `length` is how long it stays.  `options` belong to the kind.
+    `who` is a role (`holder`, `waiter`, `leader`, ...) or a node.  Exactly one trigger is set: `at`
+    (a time), `phase` (which counts only from the time `after` on), or `random_count` (that many
+    random times of the run).  With `every` the fault comes again, that long after the end of the
+    window before; `count` bounds how often.  `length` is how long it stays.  `options` belong to
+    the kind.
     """
 
     kind: str
@@ -42,6 +43,7 @@ class FaultSpec:
     at: Duration | None = None
     phase: str | None = None
     random_count: int | None = None
+    after: Duration | None = None
     every: Duration | None = None
     count: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -59,8 +61,9 @@ class FaultSpec:
         when = f"at=random,count={self.random_count}" if self.random_count else f"at={self.trigger}"
         every = f",every={self.every}" if self.every else ""
         count = f",count={self.count}" if self.count and not self.random_count else ""
+        after = f",after={self.after}" if self.after else ""
         rest = "".join(f",{key}={_plain(value)}" for key, value in self.options.items())
-        return f"{self.kind}:who={self.who},{when},for={self.length}{every}{count}{rest}"
+        return f"{self.kind}:who={self.who},{when}{after},for={self.length}{every}{count}{rest}"
 
 
 @dataclass(frozen=True)

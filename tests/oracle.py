@@ -1,9 +1,9 @@
 """The fenced register by its definition, for tiny histories: try every order.
 
-State: the highest accepted token and the value.  A write is accepted if and only if its token is not
-lower than the highest; refused writes are left out.  An operation that ended before another began
-comes before it; one with unknown outcome may come at any later place or nowhere.  What a write says
-that it overwrote is a read during that write.  Deliberately naive.
+State: the highest accepted token and the value.  A write is accepted if and only if its token is
+not lower than the highest; refused writes are left out.  An operation that ended before another
+began comes before it; one with unknown outcome may come at any later place or nowhere.  What a
+write says that it overwrote is a read during that write.  Deliberately naive.
 """
 
 from collections.abc import Sequence

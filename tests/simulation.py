@@ -1,16 +1,17 @@
 """A lock service, a register and sleepy workers, simulated: runs with a truth that is known.
 
-One event loop over a heap of times drives the workload's own generators.  Messages are delayed, some
-are lost or arrive seconds later, and workers are frozen at random times and just after their lease
-check.  The lock is a correct lease lock with growing tokens.  The register takes every write
-(`none`), refuses lower tokens (`checked`), or asks the lock (`guarded`).  With `checked` and `guarded`
-nothing is wrong, whatever happens.
+One event loop over a heap of times drives the workload's own generators.  Messages are delayed,
+some are lost or arrive seconds later, and workers are frozen at random times and just after their
+lease check.  The lock is a correct lease lock with growing tokens.  The register takes every write
+(`none`), refuses lower tokens (`checked`), or asks the lock (`guarded`).  With `checked` and
+`guarded` nothing is wrong, whatever happens.
 """
 
 import heapq
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from harness.evidence import Evidence
@@ -50,7 +51,7 @@ class Register:
 
 @dataclass
 class Seat:
-    """A worker: its generator, its lanes' process numbers, its lease, and until when it is frozen."""
+    """A worker: its generator, its lanes' process numbers, its lease, and when it wakes up."""
 
     name: str
     main: int
@@ -149,14 +150,14 @@ class World:
             if not seat.busy:
                 self.advance(seat, None)
 
-    def advance(self, seat: Seat, last: Op | None) -> None:
-        """Ask a worker's generator what is next."""
-        if seat.generator is None or seat.busy:
+    def advance(self, seat: Seat, last: Op | None, only: Generator | None = None) -> None:
+        """Ask a worker's generator what is next, if it is still the one that asked to wait."""
+        if seat.generator is None or seat.busy or (only is not None and seat.generator is not only):
             return
         step, seat.generator = seat.generator.step(last, self.now_ns)
         mine = seat.generator
         if isinstance(step, Wait):
-            self.at(step.until_ns, lambda: seat.generator is mine and self.advance(seat, None))
+            self.at(step.until_ns, lambda: self.advance(seat, None, only=mine))
         elif isinstance(step, Done):
             seat.generator = None
         else:
@@ -365,8 +366,8 @@ def simulate(
     world = World(spec, fence, tokens, trouble, options)
     world.begin(workload.generators(spec))
     for _ in range(world.rnd.randrange(4)):
-        seat = world.rnd.choice(world.seats)
-        world.at(world.rnd.uniform(0.1, 0.8) * time_s * S, lambda seat=seat: world.freeze(seat))
+        at_ns = world.rnd.uniform(0.1, 0.8) * time_s * S
+        world.at(at_ns, partial(world.freeze, world.rnd.choice(world.seats)))
     world.run_until(round(time_s * S))
     for seat in world.seats:
         seat.generator = None

@@ -1,6 +1,7 @@
 """What the workers of the fencing workload do, answer by answer."""
 
 from dataclasses import FrozenInstanceError
+from itertools import pairwise
 from typing import Any, Literal
 
 import pytest
@@ -105,13 +106,13 @@ def test_rounds_come_at_most_at_the_rate() -> None:
         if step.f == "read":
             begun.append(drive.now_ns)
         step = drive.step(drive.good(step.f))
-    gaps = [later - earlier for earlier, later in zip(begun, begun[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in pairwise(begun)]
     assert len(gaps) == 2
     assert min(gaps) >= 100 * MS
 
 
 def test_the_number_of_rounds_is_drawn_from_the_seed_within_its_bounds() -> None:
-    lengths = []
+    lengths: list[int] = []
     drive = Drive(contender())
     step = drive.step()
     length = 0

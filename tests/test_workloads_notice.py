@@ -128,7 +128,9 @@ def test_a_worker_that_fell_silent_believes_nothing_any_more() -> None:
     script = superseded(lost_at=None)
     script.read("w1", 2400, 2401)
     assert late(script) == []
-    script.read("w1", 9000, 9001)
+    script.read("w1", 9000, 9500, info=True)  # it was asked, and did not answer
+    assert late(script) == []
+    script.read("w1", 10_000, 10_001)
     assert len(late(script)) == 1
 
 

@@ -1,11 +1,11 @@
 """The order checker against the definition, on thousands of tiny histories.
 
 Without a store log the checker states exactly this.  (1) It finds something wrong among writes and
-reads if and only if no order of the accepted writes and the reads is legal for a fenced register, or a
-write says itself that it overwrote a higher token.  (2) A write is stale for certain if and only if
-it alone contradicts some newer write with its sights, or says so itself.  (3) A late sight is a
-stale read if it contradicts a newer write that was asked for after the old one was answered; if
-there are only newer writes that were under way together with it, both readings are named.
+reads if and only if no order of the accepted writes and the reads is legal for a fenced register,
+or a write says itself that it overwrote a higher token.  (2) A write is stale for certain if and
+only if it alone contradicts some newer write with its sights, or says so itself.  (3) A late sight
+is a stale read if it contradicts a newer write that was asked for after the old one was answered;
+if there are only newer writes that were under way together with it, both readings are named.
 """
 
 from collections.abc import Callable, Sequence

@@ -426,6 +426,20 @@ def test_a_released_owner_that_writes_is_told_apart_in_words() -> None:
     )
 
 
+def test_where_the_tokens_themselves_went_backwards_nobody_is_called_the_next_owner() -> None:
+    script = Script()
+    script.acquire("w1", 7, 0, 1)
+    script.write("w1", "w1-0", 7, 10, 11)
+    script.release("w1", 7, 20, 21)
+    script.acquire("w2", 6, 30, 31)
+    script.write("w2", "w2-0", 6, 40, 41)
+    verdict = judge(script.evidence())
+    assert names(verdict) == {"stale-owner-write", "lost-update", "fence-regression"}
+    assert (
+        "w1, who had been granted the lock before it with a higher token, had" in verdict.headline
+    )
+
+
 def test_two_keys_are_independent() -> None:
     script = takeover()
     script.acquire("w1", 7, 2500, 2501, key="k1")

@@ -90,6 +90,15 @@ def test_a_takeover_without_an_attempt_is_vacuous() -> None:
     assert "no old owner tried to write" in judge(script.evidence()).headline
 
 
+@pytest.mark.parametrize(("at", "attempts"), [(2051, 0), (2052, 1)])
+def test_an_attempt_is_one_that_began_after_the_newer_grant(at: int, attempts: int) -> None:
+    script = Script()
+    script.acquire("w1", 1, 0, 1)
+    script.acquire("w2", 2, 2050, 2051)
+    script.write("w1", "w1-0", 1, at, at + 1, fail="fenced: 1 < 2")
+    assert judge(script.evidence()).margins["stale_attempts"] == attempts
+
+
 def test_an_old_owner_that_had_released_was_not_out() -> None:
     script = Script()
     script.acquire("w1", 1, 0, 1)

@@ -43,7 +43,8 @@ def watch(evidence: Evidence) -> Watch:
     notes: dict[tuple[str, str | None], list[Note]] = {}
     alive_ns: dict[str, int] = {}
     for op in evidence.history.ops:
-        alive_ns[op.worker or str(op.process)] = op.time_ns
+        if op.type in ("ok", "fail"):  # the controller alone may ask, and give up
+            alive_ns[op.worker or str(op.process)] = op.time_ns
     for note in evidence.notes:
         if note.worker is not None:
             alive_ns[note.worker] = max(alive_ns.get(note.worker, 0), note.time_ns)

@@ -126,7 +126,7 @@ class Reader:
 
     def step(
         self,
-        last: Op | None,  # noqa: ARG002 - it reads on, whatever the answer was
+        last: Op | None,
         now_ns: int,
     ) -> "tuple[Step, Reader]":
         """Read the next key when its time has come."""
@@ -145,8 +145,8 @@ class FinalReader:
 
     def step(
         self,
-        last: Op | None,  # noqa: ARG002 - one read each, whatever the answer was
-        now_ns: int,  # noqa: ARG002 - at once
+        last: Op | None,
+        now_ns: int,
     ) -> "tuple[Step, FinalReader]":
         """Read the first key that is left."""
         if not self.keys:

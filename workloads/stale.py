@@ -16,7 +16,7 @@ from workloads._grants import Grant
 from workloads._owners import StaleWrite
 from workloads._result import Result, found
 from workloads._trace import Trace
-from workloads._words import count, done_ns, instant, length
+from workloads._words import count, instant, length
 
 NAME = "stale-owner-write"
 FORGOTTEN = "forgotten-fence"
@@ -125,6 +125,9 @@ def _why_stale(grant: Grant | None, call: Call) -> str:
 def _whom(trace: Trace, stale: StaleWrite) -> str:
     """The newer owner, and whether it was the next one."""
     worker = stale.newer.call.worker
+    old, new = stale.write.grant, stale.newer.grant
+    if old is not None and new is not None and new.acquire.precedes(old.acquire):
+        return f"{worker}, who had been granted the lock before it with a higher token,"
     if worker == stale.write.call.worker:
         return f"{worker} itself under a newer grant"
     between = any(

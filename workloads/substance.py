@@ -45,7 +45,7 @@ def tally(trace: Trace, seen: Seen, order: Order) -> Tally:
     """Count one key."""
     later_ns = trace.earliest_above((grant.level, grant.start_ns) for grant in trace.grants)
     superseded = [grant for grant in trace.grants if later_ns[grant.level] < grant.left_ns]
-    attempts = [w for w in trace.writes if later_ns[w.level] <= w.call.call_ns]
+    attempts = [w for w in trace.writes if later_ns[w.level] < w.call.call_ns]
     return Tally(
         takeovers=len(superseded),
         attempts=len(attempts),

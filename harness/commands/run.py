@@ -10,6 +10,7 @@ import msgspec
 
 from harness.runfile import Flags, from_flags, read_file
 from harness.runmodel import SEED_MAX
+from harness.spec import RunSpec
 from harness.summary import REPORT, lines
 from harness.terminal import Colour, err, out, paint, printable, table
 
@@ -25,13 +26,25 @@ def run(
     run_file: Path | None, flags: Flags, *, repeat: int, folder: Path, as_json: bool, quiet: bool
 ) -> int:
     """Run as the file and the flags say; return the exit code.  Raises UsageError."""
-    from harness import api
-
     seed = random_seed()
     if run_file is None:
         spec = from_flags(flags, default_seed=seed)
     else:
         spec = read_file(run_file, flags, default_seed=seed)
+    return _repeat(spec, repeat=repeat, folder=folder, as_json=as_json, quiet=quiet)
+
+
+def replay(run_dir: Path, *, folder: Path, as_json: bool, quiet: bool) -> int:
+    """Run the schedule of a run again; return the exit code.  Raises UsageError."""
+    from harness.replay import replayed
+
+    return _repeat(replayed(run_dir), repeat=1, folder=folder, as_json=as_json, quiet=quiet)
+
+
+def _repeat(spec: RunSpec, *, repeat: int, folder: Path, as_json: bool, quiet: bool) -> int:
+    """Run with one seed after the other, and tell how each ended."""
+    from harness import api
+
     done: list[tuple[int, RunResult]] = []
     for i in range(repeat):
         seeded = dataclasses.replace(spec, seed=(spec.seed + i) % (SEED_MAX + 1))

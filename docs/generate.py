@@ -12,6 +12,7 @@ import importlib
 import inspect
 import json
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -159,7 +160,17 @@ def protocol() -> str:
         for kind in union.__args__:
             tag = kind.__struct_config__.tag
             lines += record(kind, f"`{tag}`", level="###", skip=("type",))
+    lines += ["## An exchange", "", words.EXCHANGE, "", *fenced("text", example())]
     return joined(lines)
+
+
+def example() -> str:
+    """Return the example exchange, broken at the width of a page."""
+    spaced = [
+        line[:3] + json.dumps(json.loads(line[3:]), ensure_ascii=False)
+        for line in words.PROTOCOL_EXAMPLE.splitlines()
+    ]
+    return "\n".join(textwrap.fill(line, 98, subsequent_indent="   ") for line in spaced)
 
 
 def results() -> str:

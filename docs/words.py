@@ -26,8 +26,8 @@ With `--repeat` the gravest code counts: 130, then 255, then 1, then 2, then 0. 
 returns 1 when something is missing that every run needs."""
 
 FAULTS = """\
-A fault is one entry of `faults:` in a [run file](run-file.md), or one `--fault`. This version has
-one kind, `pause`; `winkle list faults` prints it. Why it works as it does is told in
+A fault is one entry of `faults:` in a [run file](run-file.md), or one `--fault`. `winkle list
+faults` prints the kinds. Why they work as they do is told in
 [faults](../explanation/faults.md)."""
 
 FAULT_DEFAULTS = {"at": "before-write"}
@@ -52,7 +52,8 @@ PHASES_HEAD = """\
 Only `holder`, `worker:N` and a worker's name pass phases; any other role needs a time or `random`.
 With `at:` a phase, a worker is told to stop itself exactly there, so the fault hits every time.
 After the window the fault comes again at the next such phase, one lease later (or after `every`),
-until `count` or the end of the run. The first trap is laid a quarter of a lease after the start."""
+until `count` or the end of the run. The first trap is laid a quarter of a lease after the start, or
+at the time `after`."""
 
 PHASES = {
     "acquired": "the worker has just been granted the lock",
@@ -67,6 +68,30 @@ project's own Python worker (`python -m harness.worker`); see
 [another language](../howto/write-a-worker-in-another-language.md) for what to do today. The schema
 is [worker-protocol.schema.json](worker-protocol.schema.json): a line to a worker fits
 `#/properties/to_worker`, a line from one fits `#/properties/from_worker`."""
+
+PROTOCOL_EXAMPLE = """\
+-> {"type":"hello","protocol":1,"worker":"w1","lock":{"name":"atlasmart","options":{}},\
+"store":{"name":"atlasmart","options":{}},"servers":{"lock":[{"name":"lock1",\
+"address":"10.77.0.11","port":7201,"role":"lock","data":"/data/lock1"}],"store":[]},\
+"ttl_s":2.0,"op_timeout_s":1.0}
+<- {"type":"ready","protocol":1,"abilities":["stop_at"]}
+-> {"type":"op","id":0,"f":"acquire","key":"k0","value":{"ttl_s":2.0}}
+<- {"type":"belief","key":"k0","token":1,"holds":true,"left_s":1.996,"why":"granted"}
+<- {"type":"done","id":0,"result":"ok","value":{"ttl_s":2.0},"token":1}
+<- {"type":"phase","phase":"acquired","id":0,"key":"k0","token":1}
+-> {"type":"op","id":2,"f":"check","key":"k0","value":{"ask":true,"think_ms":20},"token":1,\
+"stop_at":"before-write"}
+<- {"type":"phase","phase":"lease-checked","id":2,"key":"k0","token":1}
+<- {"type":"ask","ask":1,"f":"renew","key":"k0","token":1}
+-> {"type":"go","id":4,"ask":1}
+<- {"type":"phase","phase":"renewing","id":4,"key":"k0","token":1}
+<- {"type":"done","id":4,"result":"ok"}
+<- {"type":"phase","phase":"before-write","id":2,"key":"k0","token":1,"stopping":true}
+<- {"type":"phase","phase":"before-write","id":2,"key":"k0","token":1,"resumed":true}
+<- {"type":"done","id":2,"result":"ok","value":{"held":true}}
+-> {"type":"op","id":6,"f":"write","key":"k0","value":"w1-0","token":1}
+<- {"type":"done","id":6,"result":"fail","error":"fenced: token 1 against 2, the highest accepted"}
+"""
 
 RESULTS = """\
 The verdict of a run with all that stands beside it. `winkle check RUN_DIR` writes it again from the
@@ -138,11 +163,10 @@ The same run as it is recorded in the `run.yaml` of its run folder, which adds t
 (versions, the time, the store's fence):"""
 
 RUN_FOLDER = """\
-Everything that a run leaves behind, in `runs/<UTC time>-<lock>-<store>-<workload>-<seed>/`;
-`runs/latest` points to the newest. A verdict follows from this folder alone. Files of JSON lines
-are only ever appended to; a last line without its line feed was cut off and is left out. Fields
-that have their default value are not written to `history.jsonl`, `notes.jsonl` and
-`faults.jsonl`."""
+A run folder is `runs/<UTC time>-<lock>-<store>-<workload>-<seed>/`; `runs/latest` points to the
+newest. A verdict follows from the folder alone. Files of JSON lines are only ever appended to; a
+last line without its line feed was cut off and is left out. Fields that have their default value
+are not written to `history.jsonl`, `notes.jsonl` and `faults.jsonl`."""
 
 OPERATIONS = """\
 A worker has two lanes, each a sequence of processes: the main one runs the operations of the
@@ -178,3 +202,7 @@ WORKLOAD_MORE = """\
 The flags `--keys`, `--think`, `--rate` and `--check` set the options of the same name. The
 operations are listed in [run folder](run-folder.md), the properties in
 [anomalies](anomalies.md)."""
+
+EXCHANGE = """\
+`->` goes to the worker, `<-` comes from it. The worker stops itself before its write, sleeps
+through its lease, is resumed, and finds its write refused. (Lines are broken here for the page.)"""

@@ -8,7 +8,7 @@ invocation is never later than its call.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from harness.clock import Clock
@@ -30,32 +30,10 @@ from harness.protocol import (
     Ready,
     SendOp,
 )
-from harness.text import tail
+from harness.seat import Lane, Seat
 from harness.trap import Trap, Traps
 
 _ASKABLE = frozenset({"renew"})
-
-
-@dataclass
-class Lane:
-    """A sequence of processes, one after the other: an `info` retires a process, not its lane."""
-
-    process: int
-    open: Op | None = None
-    op_id: int = -1
-
-
-@dataclass
-class Seat:
-    """A worker with its lanes and its generator, as the controller keeps it."""
-
-    worker: Worker
-    main: Lane
-    renewal: Lane
-    generator: Generator | None = None
-    timer: asyncio.TimerHandle | None = None
-    ready: bool = False
-    believes: dict[str, int | None] = field(default_factory=dict)
 
 
 @dataclass
@@ -98,6 +76,15 @@ class Controller:
         self._stride = 2 * total
         for i, worker in enumerate(workers):
             self.seats[worker.name] = Seat(worker, Lane(i), Lane(total + i))
+
+    def order_end(self, name: str) -> None:
+        """Expect the end of a worker: it is no problem, and its generator waits for it."""
+        self.seats[name].ordered = True
+
+    def seat_again(self, worker: Worker) -> None:
+        """Give a worker that is started again its seat; it goes on as soon as it is ready."""
+        seat = self.seats[worker.name]
+        seat.worker, seat.ready, seat.ordered = worker, False, False
 
     async def all_ready(self, timeout_s: float) -> None:
         """Wait until each worker is connected.  Raises HarnessError that names who is not."""
@@ -160,7 +147,7 @@ class Controller:
     def _advance(self, seat: Seat, last: Op | None) -> None:
         """Ask the generator what is next, and do it."""
         now_ns = self.clock.now_ns()
-        if seat.generator is None or seat.main.open is not None:
+        if seat.generator is None or seat.main.open is not None or not seat.ready:
             return
         if now_ns >= self._until_ns:
             self._retire_generator(seat)
@@ -177,9 +164,7 @@ class Controller:
 
     def _retire_generator(self, seat: Seat) -> None:
         seat.generator = None
-        if seat.timer is not None:
-            seat.timer.cancel()
-            seat.timer = None
+        seat.cancel_timer()
         self._check_idle()
 
     def _check_idle(self) -> None:
@@ -256,12 +241,16 @@ class Controller:
             case Belief():
                 self._belief(seat, message)
             case Ready():
-                seat.ready = True
-                seat.worker.abilities = frozenset(message.abilities)
-                if all(s.ready for s in self.seats.values()):
-                    self._all_ready.set()
+                self._ready(seat, message)
             case Failed():
-                self._fail(seat, f"worker {seat.worker.name} failed: {message.error}")
+                self._fail(seat, f"it failed: {message.error}")
+
+    def _ready(self, seat: Seat, message: Ready) -> None:
+        seat.ready = seat.hired = True
+        seat.worker.abilities = frozenset(message.abilities)
+        if all(s.ready for s in self.seats.values()):
+            self._all_ready.set()
+        self._advance(seat, seat.last)  # where its generator waited for it
 
     def _done(self, seat: Seat, message: Done) -> None:
         if seat.main.open is not None and seat.main.op_id == message.id:
@@ -322,29 +311,45 @@ class Controller:
         self._guard(self._ended, self.seats[worker.name], why)
 
     def _ended(self, seat: Seat, why: str) -> None:
-        for lane in (seat.main, seat.renewal):
-            if lane.open is not None:
-                self._close(lane, Done(id=lane.op_id, result="info", error=f"the worker: {why}"))
+        last = self._vacate(seat, why)
+        if seat.ordered:
+            seat.park(last)
+            return
         self._retire_generator(seat)
-        seat.believes.clear()
+        self._fail(seat, why)
+
+    def _vacate(self, seat: Seat, why: str) -> Op | None:
+        """Take leave of a process: its successor gets new numbers, and holds nothing."""
+        last = None
+        for lane in seat.lanes:
+            if lane.open is None:
+                lane.process += self._stride
+                continue
+            done = Done(id=lane.op_id, result="info", error=f"the worker: {why}")
+            op = self._close(lane, done)
+            last = op if lane is seat.main else last
+        for key, token in list(seat.believes.items()):
+            self._belief(seat, Belief(key=key, token=token, holds=False, why=f"the worker: {why}"))
+        seat.ready = False
         self.traps.asleep.discard(seat.worker.name)
-        text = f"worker {seat.worker.name}: {why}"
-        self._fail(seat, text) if not seat.ready else self._problem(seat, why)
+        return last
 
     def _problem(self, seat: Seat, why: str) -> None:
-        said = _last_words(seat.worker)
-        text = f"worker {seat.worker.name}: {why}" + (f"; its last words:\n{said}" if said else "")
         self._note(
-            Note(time_ns=self.clock.now_ns(), worker=seat.worker.name, kind="problem", why=text)
+            Note(
+                time_ns=self.clock.now_ns(),
+                worker=seat.worker.name,
+                kind="problem",
+                why=_told(seat, why),
+            )
         )
 
-    def _fail(self, seat: Seat, text: str) -> None:
+    def _fail(self, seat: Seat, why: str) -> None:
         """A worker that never got ready ends the run; a later failure is a problem of the run."""
-        if seat.ready:
-            self._problem(seat, text)
-            return
-        said = _last_words(seat.worker)
-        self._break(HarnessError(text + (f"; its last words:\n{said}" if said else "")))
+        if seat.hired:
+            self._problem(seat, why)
+        else:
+            self._break(HarnessError(_told(seat, why)))
 
     def _break(self, error: Exception) -> None:
         if not self.broken.done():
@@ -370,7 +375,7 @@ class Controller:
         return [
             name
             for name, seat in self.seats.items()
-            if name not in held and (name in competing or seat.generator is not None)
+            if seat.ready and name not in held and (name in competing or seat.generator is not None)
         ]
 
 
@@ -382,8 +387,6 @@ def _stop_at(seat: Seat, trap: Trap | None, op_id: int) -> str | None:
     return trap.phase if "stop_at" in seat.worker.abilities else None
 
 
-def _last_words(worker: Worker) -> str:
-    try:
-        return tail(worker.log.read_bytes())
-    except OSError:
-        return ""
+def _told(seat: Seat, why: str) -> str:
+    said = seat.last_words()
+    return f"worker {seat.worker.name}: {why}" + (f"; its last words:\n{said}" if said else "")

@@ -123,9 +123,7 @@ class Worker:
         if not self.alive:
             return
         self._drain()
-        code = os.waitstatus_to_exitcode(status)
-        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        self._gone(f"it ended with {how}")
+        self._gone(f"it ended with {how_ended(status)}")
 
     def _drain(self) -> None:
         """Take what the process said before it died: answers count."""
@@ -166,3 +164,9 @@ def watch_exit(loop: asyncio.AbstractEventLoop, pid: int, callback: Callable[[in
         callback(status)
 
     loop.add_reader(fd, exited)
+
+
+def how_ended(status: int) -> str:
+    """Return the end that a wait status tells, in words."""
+    code = os.waitstatus_to_exitcode(status)
+    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"

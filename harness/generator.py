@@ -7,7 +7,7 @@ answers give the same operations, and a test can drive it without any process.
 """
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from harness.op import Op
 
@@ -45,5 +45,17 @@ class Generator(Protocol):
 
         `last` is the completion of the operation that this generator asked for before; after a
         wait it is None.  A completion of type `info` means that nobody knows.
+        """
+        ...
+
+
+@runtime_checkable
+class Forgetful(Protocol):
+    """Ability of a generator: go on with a worker that was started again and holds nothing."""
+
+    def forget(self) -> Generator:
+        """Return the generator without the locks that it thinks its worker holds.
+
+        What must never come twice (values that it wrote) it remembers.
         """
         ...

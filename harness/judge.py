@@ -16,6 +16,7 @@ from harness.errors import MalformedHistoryError, UsageError
 from harness.evidence import Evidence
 from harness.folder import RunFolder
 from harness.history import History, read_history
+from harness.note import LEFTOVER
 from harness.plugins import entries, make
 from harness.results import Results
 from harness.spec import FaultSpec
@@ -23,7 +24,6 @@ from harness.text import shorten
 from harness.verdict import Anomaly, Reason, Unknown, Verdict, decide
 from harness.workload import Workload
 
-LEFTOVER = "leftover: "
 EXIT = {"pass": 0, "fail": 1, "unknown": 2}
 HARNESS_ERROR, INTERRUPTED = 255, 130
 

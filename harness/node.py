@@ -79,3 +79,12 @@ class Pausable(Protocol):
     def thread_states(self) -> dict[int, str]:
         """The kernel's state letter of every thread here, by thread id (`T`: stopped)."""
         ...
+
+
+@runtime_checkable
+class Killable(Protocol):
+    """Ability of a node: end everything that runs there."""
+
+    def kill(self, *, kindly: bool = False) -> None:
+        """Order every process to end (SIGKILL; `kindly`: SIGTERM); asynchronous, as a stop is."""
+        ...

@@ -11,6 +11,8 @@ from typing import Literal
 
 import msgspec
 
+# So begins the text of a problem that is what a fault left behind: see `Results.leftover`.
+LEFTOVER = "leftover: "
 MARKS = ("main", "final", "interrupted", "end")
 PHASES = ("acquired", "lease-checked", "before-write", "renewing")
 

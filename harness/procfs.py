@@ -6,11 +6,13 @@ given out again is never mistaken for the one that was recorded.
 """
 
 import os
+import signal
 from pathlib import Path
 
 from harness.node import ProcessId
 
 STOPPED = "T"
+_SIGSTOP_BIT = 1 << (signal.SIGSTOP - 1)
 GONE = frozenset("ZX")
 
 
@@ -69,6 +71,22 @@ def thread_states(pid: int) -> dict[int, str]:
         if fields is not None and fields[0] not in GONE:
             states[int(thread)] = fields[0]
     return states
+
+
+def stop_pending(pid: int) -> bool:
+    """Whether a SIGSTOP waits to be taken by a process that is stopped already.
+
+    The first SIGSTOP is used up by stopping; one that is still there was sent by somebody else.
+    """
+    for thread in thread_states(pid):
+        try:
+            lines = Path(f"/proc/{pid}/task/{thread}/status").read_bytes().splitlines()
+        except OSError:
+            continue
+        pending = [line for line in lines if line.startswith((b"SigPnd:", b"ShdPnd:"))]
+        if any(int(line.split()[1], 16) & _SIGSTOP_BIT for line in pending):
+            return True
+    return False
 
 
 def namespace_inode(pid: int, kind: str) -> int | None:

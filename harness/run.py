@@ -23,14 +23,14 @@ from harness import assemble
 from harness._version import __version__
 from harness.clock import MonotonicClock
 from harness.controller import Controller
-from harness.crew import Worker
 from harness.errors import HarnessError, WinkleError
 from harness.folder import Record, RunFolder
 from harness.generator import Generator
+from harness.hire import Crew
 from harness.ledger import Ledger, ledger_folder
 from harness.local.lab import Lab
 from harness.nemesis import Nemesis
-from harness.note import Note
+from harness.note import LEFTOVER, Note
 from harness.progress import Progress
 from harness.protocol import Hello
 from harness.roles import Roles
@@ -39,9 +39,9 @@ from harness.site import Site
 from harness.spec import RunSpec
 from harness.target import Leader, StoreLog
 from harness.trap import Traps
+from harness.upkeep import Keeper
 
 DATA = Path("/dev/shm/winkle")
-WORKERS_READY_S = 30.0
 FINAL_S = 10.0
 
 
@@ -84,6 +84,7 @@ class Run:
             # Without this a healed connection stays silent for up to a minute of TCP back-off.
             node.sysctl("net.ipv4.tcp_rto_max_ms", "1000")
         self._servers = Servers(self._parts, self._lab.nodes, folder)
+        self._keeper = Keeper(self._lab.nodes, self._servers)
         self._site = self._make_site()
         for fault in self._faults:
             if reason := fault.available(self._site):
@@ -98,6 +99,8 @@ class Run:
             store_servers=names["store"],
             workers=self.spec.worker_names(),
             ttl_s=self.spec.ttl_s,
+            seed=self.spec.seed,
+            upkeep=self._keeper,
             target=self._parts.lock,
             cluster=self._servers.lock_cluster,
         )
@@ -114,6 +117,9 @@ class Run:
         try:
             self._progress.step("servers")
             await self._servers.start()
+            self._keeper.watch(
+                lambda why: record.note(Note(time_ns=clock.now_ns(), kind="problem", why=why))
+            )
             self._save_facts()
             traps = Traps(lambda _: None)
             self._controller = controller = Controller(clock, record.history, record.note, traps)
@@ -135,17 +141,8 @@ class Run:
     async def _hire(self, controller: Controller) -> None:
         """Start the workers and wait until each is connected."""
         self._progress.step("workers")
-        loop = asyncio.get_running_loop()
-        argv = [sys.executable, "-P", "-m", "harness.worker"]
-        workers = []
-        for name in self.spec.worker_names():
-            worker = Worker(name, self._lab[name], self.folder.log(name), controller)
-            workers.append(worker)
-        controller.admit(workers)
-        for worker in workers:
-            worker.start(argv, loop)
-            worker.send(self._hello(worker.name))
-        await controller.all_ready(WORKERS_READY_S)
+        self._keeper.crew = Crew(controller, self._lab.nodes, self.folder, self._hello)
+        await self._keeper.crew.hire(self.spec.worker_names())
 
     def _hello(self, name: str) -> Hello:
         spec = self.spec
@@ -188,7 +185,7 @@ class Run:
             self._progress.step("heal")
             await nemesis.end()
         for text in nemesis.leftovers:
-            record.note(Note(time_ns=clock.now_ns(), kind="problem", why=f"leftover: {text}"))
+            record.note(Note(time_ns=clock.now_ns(), kind="problem", why=f"{LEFTOVER}{text}"))
         if not work.cancelled():
             work.result()
 

@@ -1,23 +1,24 @@
-"""Starting the servers of a run, and knowing when they can serve.
+"""Starting the servers of a run, knowing when they can serve, and noticing when they end.
 
-A server that ends or does not answer in time stops the run with the last lines of its log: that is
-an error of the set-up, never a finding.
+A server that ends or does not answer in time at the start stops the run with the last lines of its
+log: that is an error of the set-up, never a finding.  What an end means later is `harness.upkeep`'s
+business.
 """
 
 import asyncio
 import contextlib
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from harness.cluster import command, places, records_of
-from harness.crew import watch_exit
+from harness.crew import how_ended, watch_exit
 from harness.errors import TargetError
 from harness.folder import RunFolder
 from harness.node import Node
-from harness.target import Cluster, Ready, Server, Target, Versioned
+from harness.target import Answers, Cluster, Place, Ready, Server, Target, Versioned
 from harness.text import tail
 
 START_S = 30.0
@@ -64,14 +65,23 @@ class Parts:
 
 
 class Servers:
-    """The server processes of one run."""
+    """The server processes of one run.
+
+    `when_ended(name, how)` is told of every end, whoever ordered it.
+    """
 
     def __init__(self, parts: Parts, nodes: Mapping[str, Node], folder: RunFolder) -> None:
         self._parts = parts
         self._nodes = nodes
         self._folder = folder
-        self._ended: dict[str, int] = {}
+        self._ended: dict[str, str] = {}
         self._clusters = [places(target.servers(), nodes) for target in parts.targets]
+        self._homes = {
+            server.name: (target, server, cluster)
+            for target, cluster in zip(parts.targets, self._clusters, strict=True)
+            for server in target.servers()
+        }
+        self.when_ended: Callable[[str, str], None] = lambda _name, _how: None
 
     @property
     def lock_cluster(self) -> Cluster:
@@ -89,22 +99,42 @@ class Servers:
 
     async def start(self) -> None:
         """Start all servers and wait until they can serve.  Raises TargetError."""
-        loop = asyncio.get_running_loop()
-        for target, cluster in zip(self._parts.targets, self._clusters, strict=True):
-            for server in target.servers():
-                try:
-                    argv, env = command(server, cluster)
-                    node = self._nodes[server.name]
-                    log = self._folder.log(server.name)
-                    spawned = node.spawn(argv, log=log, env=env, cwd=node.data)
-                except (OSError, ValueError) as error:
-                    raise TargetError(f"server {server.name} cannot be started: {error}") from error
-                self._watch(loop, server.name, spawned.pid)
+        for name in self._homes:
+            self.start_one(name)
         for target, cluster in zip(self._parts.targets, self._clusters, strict=True):
             await self._await_ready(target, cluster)
 
-    def _watch(self, loop: asyncio.AbstractEventLoop, name: str, pid: int) -> None:
-        watch_exit(loop, pid, lambda status: self._ended.__setitem__(name, status))
+    def start_one(self, name: str, otherwise: Server | None = None) -> None:
+        """Start a server, or what stands in for it, on its data as it lies.  Raises TargetError."""
+        _, server, cluster = self._homes[name]
+        try:
+            argv, env = command(otherwise or server, cluster)
+            node = self._nodes[name]
+            spawned = node.spawn(argv, log=self._folder.log(name), env=env, cwd=node.data)
+        except (OSError, ValueError) as error:
+            raise TargetError(f"server {name} cannot be started: {error}") from error
+        self._ended.pop(name, None)
+        watch_exit(asyncio.get_running_loop(), spawned.pid, lambda s: self._exited(name, s))
+
+    def _exited(self, name: str, status: int) -> None:
+        self._ended[name] = how_ended(status)
+        self.when_ended(name, self._ended[name])
+
+    def ended(self, name: str) -> str | None:
+        """How a server ended, None while it runs."""
+        return self._ended.get(name)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._homes
+
+    def place(self, name: str) -> Place:
+        """Where a server runs."""
+        return self._homes[name][2][name]
+
+    async def missing(self, name: str) -> str | None:
+        """Return None when this one server answers, else what is missing."""
+        target, _, cluster = self._homes[name]
+        return await asyncio.to_thread(_mute, target, cluster[name])
 
     async def _await_ready(self, target: Target, cluster: Cluster) -> None:
         deadline = time.monotonic() + START_S
@@ -114,20 +144,20 @@ class Servers:
                 last = cluster.places[0].name
                 raise TargetError(
                     f"{target.name} is not ready after {START_S:g} s: {missing}; "
-                    f"{self._last_lines(last)}"
+                    f"{self.last_lines(last)}"
                 )
             await asyncio.sleep(_POLL_S)
 
     def _raise_if_ended(self, cluster: Cluster) -> None:
         for place in cluster.places:
             if place.name in self._ended:
-                code = self._ended[place.name]
                 raise TargetError(
-                    f"server {place.name} ended at the start (status {code}); "
-                    f"{self._last_lines(place.name)}"
+                    f"server {place.name} ended at the start with {self._ended[place.name]}; "
+                    f"{self.last_lines(place.name)}"
                 )
 
-    def _last_lines(self, name: str) -> str:
+    def last_lines(self, name: str) -> str:
+        """The last lines of a server's log, introduced."""
         with contextlib.suppress(OSError):
             if said := tail(self._folder.log(name).read_bytes()):
                 return f"the last lines of {name}'s log:\n{said}"
@@ -137,13 +167,31 @@ class Servers:
 def _missing(target: Target, cluster: Cluster) -> str | None:
     """Return what a cluster still lacks to serve, None when it can."""
     for place in cluster.places:
-        try:
-            socket.create_connection((place.address, place.port), timeout=1.0).close()
-        except OSError as error:
-            return f"{place.name} does not answer at {place.endpoint} ({error})"
+        if deaf := _closed(place):
+            return deaf
     if isinstance(target, Ready):
         try:
             return target.ready(cluster)
         except OSError as error:
             return str(error)
+    return None
+
+
+def _mute(target: Target, place: Place) -> str | None:
+    """Return what one server still lacks to answer, None when it does."""
+    if deaf := _closed(place):
+        return deaf
+    if isinstance(target, Answers):
+        try:
+            return target.answers(place)
+        except OSError as error:
+            return str(error)
+    return None
+
+
+def _closed(place: Place) -> str | None:
+    try:
+        socket.create_connection((place.address, place.port), timeout=1.0).close()
+    except OSError as error:
+        return f"{place.name} does not answer at {place.endpoint} ({error})"
     return None

@@ -8,35 +8,76 @@ seconds, all sizes in bytes.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from harness.clocks import Skew
+from harness.clocks import Applied, Moment, Readings, Skew
 from harness.node import Node
 from harness.shape import Shape
-from harness.target import Cluster, Target
+from harness.target import Cluster, Server, Target
 
 # Directed: packets from the first node to the second.
 Pair = tuple[str, str]
 
 
-class Network(Protocol):
-    """Ability of a backend: stop packets between nodes, silently, in one direction at a time."""
+@dataclass(frozen=True)
+class Passage:
+    """What a probe got through from one node to another.
 
-    def cut(self, owner: str, pairs: Iterable[Pair], *, reject: bool = False) -> None:
+    `old` is a connection that stood before the cut, `new` one that was asked for just now; None
+    means that it says nothing: not tried, or the way back is cut and TCP needs both.  `refused`: the
+    sender was told that it may not.
+    """
+
+    datagram: bool
+    old: bool | None = None
+    new: bool | None = None
+    refused: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether everything got through that could."""
+        return self.datagram and self.old is not False and self.new is not False
+
+    @property
+    def nothing(self) -> bool:
+        """Whether nothing at all got through."""
+        return not (self.datagram or self.old or self.new)
+
+
+class Network(Protocol):
+    """Ability of a backend: stop packets between nodes, in one direction at a time."""
+
+    def unavailable(self, *, reject: bool = False) -> str | None:
+        """Return None when this place can do it, else why not, found by trying."""
+        ...
+
+    async def cut(self, owner: str, pairs: Iterable[Pair], *, reject: bool = False) -> None:
         """Let no packet pass over these pairs; all cuts of all owners add up.
 
-        One atomic change; old and new connections alike.  With `reject` the sender is told (RST)
-        instead of nothing.  A second cut of the same owner replaces its first.
+        One atomic change; old and new connections alike; what is under way is lost.  With `reject`
+        the sender is told (a TCP reset), else it hears nothing.  A second cut of the same owner
+        replaces its first.
         """
         ...
 
-    def mend(self, owner: str) -> None:
+    async def mend(self, owner: str) -> None:
         """Undo the cut of an owner; may come twice.  Pairs that another owner cuts stay cut."""
         ...
 
-    async def passes(self, pairs: Sequence[Pair]) -> Mapping[Pair, bool]:
-        """Send over each pair and return what arrived; never by asking the rules."""
+    def cut_now(self) -> frozenset[Pair]:
+        """All pairs that any owner has ordered cut."""
+        ...
+
+    async def passes(self, pairs: Sequence[Pair], more_s: float = 0.0) -> Mapping[Pair, Passage]:
+        """Send over each pair and return what arrived; never by asking the rules.
+
+        Takes a few milliseconds when all arrives, else about ten and `more_s`: what a slow link
+        needs on top.
+        """
+        ...
+
+    def stopped_packets(self) -> int:
+        """Return how many packets were stopped so far, as counted by whatever stops them."""
         ...
 
 
@@ -57,69 +98,174 @@ class Links(Protocol):
 
 
 class Upkeep(Protocol):
-    """Ability of a run: end what runs on a node, and start it again with its data."""
+    """Ability of a run: end what runs on a node, and start it again with its data.
 
-    async def end(self, node: str, *, kindly: bool = False) -> None:
-        """Kill everything on a node (SIGKILL; `kindly`: SIGTERM), and wait until it is gone.
+    Several owners may keep a node down; it runs again when the last of them lets it.
+    """
 
-        The end is expected: it is no problem of the run.
+    async def end(self, owner: str, node: str, *, kindly: bool = False) -> None:
+        """Kill everything on a node, keep it down, and wait until it is gone or 10 s are over.
+
+        The end is expected: it is no problem of the run.  `kindly`: SIGTERM, and SIGKILL after 5 s.
         """
         ...
 
-    async def start_again(self, node: str) -> None:
-        """Start what ran there, on the data as it lies now, and wait until it answers or 30 s."""
+    async def start_again(self, owner: str, node: str, server: Server | None = None) -> None:
+        """Start what ran there, on the data as it lies now, and wait until it answers or 30 s.
+
+        Nothing is started while something runs there or another owner keeps the node down.  A
+        server may be started otherwise than before: as `server` says.
+        """
+        ...
+
+    def kept_down(self, node: str) -> bool:
+        """Whether any owner keeps the node down now."""
+        ...
+
+    def excuse(self, owner: str, node: str) -> None:
+        """Until `start_again` of this owner, an end by itself is no problem of the run."""
+        ...
+
+    def blame(self, node: str, fault: str) -> None:
+        """From now on, an end by itself is what `fault` left behind, and told as that."""
         ...
 
     def running(self, node: str) -> bool:
         """Whether any process lives there."""
         ...
 
+    async def knock(self, node: str) -> str:
+        """Connect from outside: `accepted`, `refused`, `silent`, or `no port` for a worker."""
+        ...
+
+    async def trouble(self, node: str) -> str | None:
+        """Return None when what belongs there runs and answers, else why not, with its log."""
+        ...
+
     def when_started(self, tell: Callable[[str], None]) -> None:
-        """Call `tell(node)` each time that something was started again on a node."""
+        """Call `tell(node)` each time, as soon as something was started again on a node."""
+        ...
+
+
+class Clocks(Protocol):
+    """The clocks of the processes of one node: they are lied to, never the machine.
+
+    Each lie has an owner.  For each clock the one that was told last counts; when it is taken back,
+    the one before it counts again.
+    """
+
+    def trouble(self) -> str | None:
+        """Return why no clock can be set here at all, None when it can."""
+        ...
+
+    async def skew(self, owner: str, skew: Skew) -> Moment:
+        """Lie to every process there, also to those that start later; in place of this owner's lie.
+
+        Return the moment from which the lie counts.
+        """
+        ...
+
+    async def true_clocks(self, owner: str) -> None:
+        """Take the lie of an owner back; may come twice.  The true time is seen at once."""
+        ...
+
+    def owners(self) -> Sequence[str]:
+        """Return whose lies are told now, the latest last."""
+        ...
+
+    def applied(self, owner: str) -> Sequence[Applied]:
+        """Return the processes that were lied to since this owner began, as it happened."""
+        ...
+
+    async def read_clocks(self) -> Mapping[int, Readings]:
+        """Return what each process there reads, by pid, with what stands in the way."""
         ...
 
 
 @runtime_checkable
 class ClockSettable(Protocol):
-    """Ability of a node: lie to its processes about the time, never to the machine."""
+    """Ability of a node: lie to its processes about the time."""
 
-    def skew(self, skew: Skew) -> None:
-        """Set the clocks of every process there; each call replaces the one before."""
-        ...
+    clocks: Clocks
 
-    def true_clocks(self) -> None:
-        """Let every process there see the true time again; may come twice."""
-        ...
 
-    async def read_clocks(self) -> Mapping[int, tuple[float, float]]:
-        """Return (wall, monotonic) seconds as each process there reads them, less the true ones."""
+class Witness(Protocol):
+    """Ability of a run: ask the programs themselves what time they have."""
+
+    async def told(self, node: str) -> Readings | None:
+        """Return what the program on a node answers, None when it cannot or does not."""
         ...
 
 
 @runtime_checkable
 class Disk(Protocol):
-    """Ability of a node: its data folder lies on a small file system of its own."""
+    """Ability of a node: its data folder lies on a small file system of its own.
 
-    data: Path
+    Each order has an owner; the disk is whole again when the last owner took its order back.
+    """
 
-    def fill(self) -> None:
+    def fill(self, owner: str) -> None:
         """Leave no room: the next write that needs a new block fails with ENOSPC."""
         ...
 
-    def make_room(self) -> None:
-        """Give the room back; may come twice."""
+    def forbid_writes(self, owner: str) -> None:
+        """Make it read-only.  Raises OSError (EBUSY) while a file there is open for writing."""
+        ...
+
+    def make_whole(self, owner: str) -> None:
+        """Give room and writing back; may come twice."""
+        ...
+
+    def limited(self) -> bool:
+        """Whether any owner still limits the disk."""
         ...
 
     def free_bytes(self) -> int:
-        """Return the room that is left."""
+        """Return the room that is left, as the file system says."""
         ...
 
-    def copy_data(self, to: Path) -> None:
-        """Copy the data as it lies now; the caller has stopped whoever writes."""
+    def try_to_write(self) -> str:
+        """Write a block by a process of its own; return "" or the error's name (ENOSPC, EROFS)."""
         ...
 
-    def put_back(self, copy: Path) -> None:
-        """Replace the data by a copy; the caller has ended whoever uses it."""
+
+@runtime_checkable
+class DataFolder(Protocol):
+    """Ability of a node: what lies in its data folder, for a node on which nothing runs.
+
+    Paths are relative to the folder; copies are kept beside it, by name.
+    """
+
+    def files(self) -> Mapping[str, int]:
+        """Return the regular files with their sizes in bytes."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """Return what a file holds.  Raises OSError."""
+        ...
+
+    def change(self, path: str, offset: int, data: bytes) -> None:
+        """Write `data` at an offset, also beyond the end.  Raises OSError."""
+        ...
+
+    def cut(self, path: str, size: int) -> None:
+        """Cut a file off at `size` bytes.  Raises OSError."""
+        ...
+
+    def keep(self, copy: str) -> None:
+        """Copy the folder as it lies now, in place of an older copy of that name."""
+        ...
+
+    def put_back(self, copy: str | None) -> None:
+        """Replace what lies there by a copy, or by nothing (None)."""
+        ...
+
+    def drop(self, copy: str) -> None:
+        """Delete a copy; may come twice."""
+        ...
+
+    def digest(self, copy: str | None = None) -> str:
+        """Return a hash over all names and contents of the folder, or of a copy."""
         ...
 
 
@@ -140,7 +286,8 @@ class Site:
     """The place of a run.  What is None cannot be done there.
 
     `lock_servers`, `store_servers`, `workers` are node names; `target` and `cluster` are the lock
-    service's, for abilities such as membership.
+    service's, for abilities such as membership.  `seed` is the run's: a fault draws from a stream of it
+    that bears its own name.
     """
 
     nodes: Mapping[str, Node]
@@ -148,9 +295,11 @@ class Site:
     store_servers: Sequence[str] = ()
     workers: Sequence[str] = ()
     ttl_s: float = 2.0
+    seed: int = 0
     network: Network | None = None
     links: Links | None = None
     upkeep: Upkeep | None = None
     adversary: Adversary | None = None
+    witness: Witness | None = None
     target: Target | None = None
     cluster: Cluster | None = None

@@ -194,6 +194,40 @@ class Ready(Protocol):
 
 
 @runtime_checkable
+class Answers(Protocol):
+    """Ability: know whether one server serves, beyond its port being open."""
+
+    def answers(self, place: Place) -> str | None:
+        """Return None when it does, else what is missing; asks this server alone, no majority."""
+        ...
+
+
+@runtime_checkable
+class Membership(Protocol):
+    """Ability: change which servers belong to the cluster, while it runs.
+
+    Each change is agreed by the members that run; both methods return None, or what the cluster
+    said against it, which may be different a second later.
+    """
+
+    def members(self, cluster: Cluster) -> Mapping[str, str]:
+        """Return the members that a majority agrees on, name to identity; empty without answer."""
+        ...
+
+    def remove_member(self, cluster: Cluster, name: str) -> str | None:
+        """Take the member of that name out."""
+        ...
+
+    def add_member(self, cluster: Cluster, name: str) -> str | None:
+        """Announce a member: the server of that name, or one that never comes if there is none."""
+        ...
+
+    def joining(self, name: str) -> Server:
+        """Return how the server of an announced member is started, on an empty data folder."""
+        ...
+
+
+@runtime_checkable
 class Leader(Protocol):
     """Ability: name the server that leads now."""
 

@@ -9,7 +9,7 @@ lease check.  The lock is a correct lease lock with growing tokens.  The registe
 
 import heapq
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -72,7 +72,6 @@ class World:
     fence: str
     tokens: bool
     trouble: float
-    options: Mapping[str, Any]
     rnd: random.Random = field(init=False)
     now_ns: int = 0
     heap: list[tuple[int, int, Callable[[], None]]] = field(default_factory=list)
@@ -363,7 +362,7 @@ def simulate(
     """Return the evidence of a simulated run; `trouble` is the share of messages that are lost."""
     spec = RunSpec(TargetSpec("lock"), TargetSpec("store"), seed=seed, ttl_s=ttl_s, time_s=time_s)
     workload = Fencing(**options)
-    world = World(spec, fence, tokens, trouble, options)
+    world = World(spec, fence, tokens, trouble)
     world.begin(workload.generators(spec))
     for _ in range(world.rnd.randrange(4)):
         at_ns = world.rnd.uniform(0.1, 0.8) * time_s * S

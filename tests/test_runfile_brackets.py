@@ -1,4 +1,4 @@
-"""The short spellings."""
+"""The short spellings of targets and faults, as on the command line."""
 
 import pytest
 

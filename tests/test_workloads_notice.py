@@ -124,6 +124,15 @@ def test_a_release_ends_the_belief() -> None:
     assert late(script) == []
 
 
+def test_only_grants_that_somebody_else_took_over_are_cases() -> None:
+    script = superseded(lost_at=2100)
+    script.belief("w2", 2052, holds=True, token=34)
+    script.release("w2", 34, 2200, 2201)
+    script.acquire("w3", 35, 2300, 2301)
+    rows = {row.name: row for row in judge(script.evidence(final=90_000)).properties}
+    assert (rows["late-loss-notice"].checked, rows["late-loss-notice"].broken) == (1, 0)
+
+
 def test_a_worker_that_fell_silent_believes_nothing_any_more() -> None:
     script = superseded(lost_at=None)
     script.read("w1", 2400, 2401)

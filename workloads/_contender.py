@@ -74,6 +74,10 @@ class Contender:
             return step, replace(going, n=self.n + 1)
         return self.step_round(now_ns)
 
+    def forget(self) -> "Contender":
+        """Go on as a new process, which holds no lock; what was ever written stays used."""
+        return replace(self, stage="idle", token=None, left=0)
+
     def _acquire(self) -> "tuple[Step, Contender]":
         key = self.plan.keys[below(self.plan.stream, self.draws, len(self.plan.keys))]
         going = replace(self, stage="acquire", key=key, draws=self.draws + 1)

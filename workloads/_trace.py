@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf
 from typing import Any
 
@@ -48,6 +49,11 @@ class Trace:
     writes: tuple[Write, ...]
     calls: Mapping[str, Sequence[Call]]
     own: Own
+
+    @cached_property
+    def granted_levels(self) -> list[int]:
+        """The levels that were granted, from the lowest."""
+        return sorted({grant.level for grant in self.grants})
 
     def of(self, f: str) -> Sequence[Call]:
         """The calls of one operation, in the order of their invocations."""

@@ -28,7 +28,7 @@ SLACK_NS = 500_000_000
 
 
 def late_notices(trace: Trace, held: Sequence[Belief], watched: Watch) -> Result:
-    """Return the property; every grant that was superseded while somebody spoke of it is a case."""
+    """Return the property; a case is a grant that was superseded while its owner was out."""
     until_ns = {belief.grant.acquire.index: belief.until_ns for belief in held}
     for call in trace.of("check"):
         grant = trace.grant_of(call)
@@ -42,7 +42,7 @@ def late_notices(trace: Trace, held: Sequence[Belief], watched: Watch) -> Result
     for grant in trace.grants:
         until = until_ns.get(grant.acquire.index)
         taker = takers.after(grant)
-        if until is None or taker is None:
+        if until is None or taker is None or taker.start_ns >= grant.left_ns:
             continue
         checked += 1
         anomaly = _judge(trace, grant, until, taker, watched)

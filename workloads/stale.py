@@ -7,6 +7,7 @@ and lost it (a restart, a failover, a collected record): it is named apart, beca
 another one.
 """
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
 from harness.history import Call
@@ -130,12 +131,10 @@ def _whom(trace: Trace, stale: StaleWrite) -> str:
         return f"{worker}, who had been granted the lock before it with a higher token,"
     if worker == stale.write.call.worker:
         return f"{worker} itself under a newer grant"
-    between = any(
-        stale.write.level < grant.level < stale.newer.level
-        and grant.start_ns < stale.write.call.call_ns
-        for grant in trace.grants
-    )
-    return f"a later owner {worker}" if between else f"its next owner {worker}"
+    levels = trace.granted_levels
+    place = bisect_right(levels, stale.write.level)
+    is_next = place < len(levels) and levels[place] == stale.newer.level
+    return f"its next owner {worker}" if is_next else f"a later owner {worker}"
 
 
 def _doubtful(trace: Trace, stale: StaleWrite) -> str:

@@ -4,7 +4,6 @@ The sandbox's namespace (the hub) has an address on the bridge, so the harness r
 cut off or not.  No route leads out: nothing that runs here can reach the machine's network.
 """
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -13,25 +12,29 @@ from pathlib import Path
 from typing import Any
 
 from harness import procfs
+from harness.local.disk import OwnDisk
 from harness.local.namespaces import Inside, new_network_namespace
+from harness.local.orders import Orders
 from harness.node import ProcessId, Spawned
+from harness.vdso.keeper import Keeper
 
 _NETWORK = "10.77.0."
 _FIRST_NODE = 11
 NODES_MAX = 200
 
 
-class LocalNode:
-    """A network namespace with an address; its processes are all that live in it."""
+class LocalNode(OwnDisk):
+    """A network namespace with an address and a disk; its processes are all that live in it."""
 
-    def __init__(self, name: str, address: str, namespace: int, data: Path) -> None:
+    def __init__(self, name: str, address: str, namespace: int, root: Path) -> None:
+        super().__init__(root)
         self.name = name
         self.address = address
-        self.data = data
         self.port = f"p{address.rsplit('.', 1)[1]}"
         self._namespace = namespace
         self._inode = os.fstat(namespace).st_ino
-        self._stopped_by: set[str] = set()
+        self._orders = Orders(self.processes)
+        self.clocks = Keeper(self.processes, self._orders)
 
     def spawn(
         self,
@@ -66,24 +69,23 @@ class LocalNode:
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to every process that lives here."""
-        for process in self.processes():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process.pid, number)
+        self._orders.signal(number)
+
+    def kill(self, *, kindly: bool = False) -> None:
+        """Order every process to end."""
+        self.signal(signal.SIGTERM if kindly else signal.SIGKILL)
 
     def stop(self, owner: str) -> None:
         """Order every process to stop."""
-        self._stopped_by.add(owner)
-        self.signal(signal.SIGSTOP)
+        self._orders.stop(owner)
 
     def resume(self, owner: str) -> None:
         """Order every process to go on, unless another owner still stops the node."""
-        self._stopped_by.discard(owner)
-        if not self._stopped_by:
-            self.signal(signal.SIGCONT)
+        self._orders.resume(owner)
 
     def held(self) -> bool:
         """Whether any owner stops the node now."""
-        return bool(self._stopped_by)
+        return self._orders.stopped()
 
     def thread_states(self) -> dict[int, str]:
         """The kernel's state letter of every thread that lives here, by thread id."""
@@ -91,6 +93,10 @@ class LocalNode:
         for process in self.processes():
             states.update(procfs.thread_states(process.pid))
         return states
+
+    def inside(self) -> Inside:
+        """Return what takes the calling thread into this node's network, for a `with` block."""
+        return Inside(self._namespace)
 
     def sysctl(self, name: str, value: str) -> bool:
         """Set a setting of this namespace; return whether the kernel knows and allows it."""
@@ -130,12 +136,11 @@ class Lab:
         return self.nodes[name]
 
 
-def _add_node(links: Any, bridge: int, name: str, host: int, data: Path) -> LocalNode:
+def _add_node(links: Any, bridge: int, name: str, host: int, root: Path) -> LocalNode:
     from pyroute2 import IPRoute
 
-    data.mkdir(parents=True)
     namespace = new_network_namespace()
-    node = LocalNode(name, f"{_NETWORK}{host}", namespace, data)
+    node = LocalNode(name, f"{_NETWORK}{host}", namespace, root)
     peer = {"ifname": "eth0", "net_ns_fd": namespace}
     links.link("add", ifname=node.port, kind="veth", peer=peer)
     links.link("set", index=_index(links, node.port), master=bridge, state="up")

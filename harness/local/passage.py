@@ -1,0 +1,318 @@
+"""What really gets through between nodes: datagrams, old connections, and new ones.
+
+A rule that is in the kernel proves nothing: it may stand behind another that accepts, or let go
+what was connected before it came.  So every look sends a datagram, a byte on a connection that
+stood before any cut, and a request for a new connection, and waits for what arrives.  That nothing
+arrives is believed when a later datagram from the hub, which no cut concerns, has reached the same
+node; a machine that was stalled for a moment is not mistaken for a cut.
+
+A connection that was used during a cut comes back only with TCP's next retransmission.  Each link
+therefore keeps connections in reserve, silent until they are needed.
+"""
+
+import contextlib
+import itertools
+import socket
+import struct
+import time
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from harness.local.lab import LocalNode
+from harness.local.post import Post, Watch, ready_to_use
+from harness.site import Pair, Passage
+
+Link = frozenset[str]
+LINKS_MAX = 32  # that are tried with connections; all others by datagrams alone
+_RESERVE = 2
+_STALLED_MAX = 3
+_CONNECT_S = 0.05
+_CONTROL_S = 1.0
+_DATAGRAM = struct.Struct("=QI")
+
+
+@dataclass
+class Connection:
+    """Both ends of a connection by node, with the bytes that went in and came out, by sender."""
+
+    ends: dict[str, socket.socket]
+    sent: Counter[str] = field(default_factory=Counter)
+    arrived: Counter[str] = field(default_factory=Counter)
+    reset_at: str | None = None
+
+    def send(self, node: str) -> None:
+        """Send one byte from a node."""
+        try:
+            self.sent[node] += self.ends[node].send(b".")
+        except BlockingIOError:
+            return
+        except OSError:
+            self.reset_at = node
+
+    def receive(self, node: str) -> None:
+        """Take what arrived at a node."""
+        (other,) = self.ends.keys() - {node}
+        try:
+            self.arrived[other] += len(self.ends[node].recv(4096))
+        except BlockingIOError:
+            return
+        except OSError:
+            self.reset_at = node
+
+    def whole(self) -> bool:
+        """Whether everything that was sent has arrived."""
+        return self.reset_at is None and self.sent == self.arrived
+
+    def close(self) -> None:
+        """Close both ends."""
+        for end in self.ends.values():
+            end.close()
+
+
+@dataclass
+class Reserve:
+    """The old connections of a link: unused ones, the one of this cut, and those of earlier."""
+
+    idle: list[Connection] = field(default_factory=list)
+    during: Connection | None = None
+    stalled: list[Connection] = field(default_factory=list)
+
+    def lay_by(self) -> None:
+        """The cut is over, or a new one begins: take back what has recovered by now."""
+        waiting = self.stalled + ([self.during] if self.during else [])
+        self.during, self.stalled = None, []
+        for connection in waiting:
+            for node in connection.ends:
+                connection.receive(node)
+            if connection.whole():
+                self.idle.append(connection)
+            elif connection.reset_at or len(self.stalled) == _STALLED_MAX:
+                connection.close()
+            else:
+                self.stalled.append(connection)
+
+    def pick(self, *, cut: bool) -> Connection | None:
+        """Return an old connection to try; while the link is cut, one and the same."""
+        if not cut:
+            self.lay_by()
+            return self.idle[-1] if self.idle else None
+        if self.during is None and self.idle:
+            self.during = self.idle.pop()
+            self.during.sent.clear()
+            self.during.arrived.clear()
+        return self.during
+
+    def settle(self) -> None:
+        """Lay connections aside that did not carry what they were given."""
+        late = [connection for connection in self.idle if not connection.whole()]
+        self.idle = [connection for connection in self.idle if connection.whole()]
+        self.stalled += [connection for connection in late if not connection.reset_at]
+        for connection in late:
+            if connection.reset_at:
+                connection.close()
+
+
+class Prober:
+    """Sends between nodes.  Not for several threads at once."""
+
+    def __init__(self, nodes: Mapping[str, LocalNode]) -> None:
+        self.posts = {name: Post(node) for name, node in nodes.items()}
+        self._hub = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._reserves: dict[Link, Reserve] = {}
+        self._rounds = itertools.count(1)
+
+    def prepare(self, links: Iterable[Link]) -> None:
+        """Open connections on links that are about to be cut, as far as something passes there."""
+        opening: dict[tuple[str, int], tuple[Link, str, socket.socket]] = {}
+        watch = Watch()
+        for link in list(links)[:LINKS_MAX]:
+            reserve = self._reserves.setdefault(link, Reserve())
+            reserve.lay_by()
+            near, far = sorted(link)
+            for stream in self.posts[near].streams(_RESERVE - len(reserve.idle)):
+                stream.connect_ex(self.posts[far].listen_address)
+                opening[stream.getsockname()] = (link, near, stream)
+        if not opening:
+            return
+        for far in {max(link) for link, _, _ in opening.values()}:
+            listener = self.posts[far].listener
+            watch.on(listener, partial(self._accept, listener, far, opening))
+        watch.run(lambda: not opening, time.monotonic() + _CONNECT_S)
+        for _, _, stream in opening.values():
+            stream.close()
+
+    def _accept(
+        self,
+        listener: socket.socket,
+        far: str,
+        opening: dict[tuple[str, int], tuple[Link, str, socket.socket]],
+    ) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                end, peer = listener.accept()
+                if peer not in opening:  # of a look that was given up
+                    end.close()
+                    continue
+                link, near, stream = opening.pop(peer)
+                ready_to_use(end)
+                self._reserves[link].idle.append(Connection({near: stream, far: end}))
+
+    def look(
+        self, pairs: Sequence[Pair], cut: Collection[Pair], wait_s: float
+    ) -> dict[Pair, Passage]:
+        """Send over each pair, wait as long as something is missing, and say what arrived.
+
+        `cut` is what is meant to be cut now.  It decides which old connection is tried, and what
+        an answer means: where only the way back is cut, TCP says nothing about the way there.
+        """
+        links = _spread(pairs)
+        look = _Look(self.posts, pairs, next(self._rounds))
+        for pair in pairs:
+            if frozenset(pair) in links:
+                reserve = self._reserves.get(frozenset(pair), Reserve())
+                look.use(pair, reserve.pick(cut=pair in cut or pair[::-1] in cut))
+        look.send(self._hub)
+        look.wait(wait_s)
+        for link in links & self._reserves.keys():
+            self._reserves[link].settle()
+        return {pair: look.passage(i, pair, cut) for i, pair in enumerate(pairs)}
+
+    def stalled(self) -> int:
+        """How many connections still wait for TCP to send again what a cut swallowed."""
+        return sum(len(reserve.stalled) for reserve in self._reserves.values())
+
+    def close(self) -> None:
+        """Close every socket."""
+        self._hub.close()
+        for post in self.posts.values():
+            post.close()
+        for reserve in self._reserves.values():
+            during = [reserve.during] if reserve.during else []
+            for connection in (*reserve.idle, *reserve.stalled, *during):
+                connection.close()
+
+
+def _spread(pairs: Sequence[Pair]) -> set[Link]:
+    """Return the links of pairs, at most LINKS_MAX, spread evenly."""
+    links = list(dict.fromkeys(frozenset(pair) for pair in pairs))
+    return {links[i * len(links) // LINKS_MAX] for i in range(LINKS_MAX)} if links else set()
+
+
+class _Look:
+    """One round of sending, and what came of it."""
+
+    def __init__(self, posts: Mapping[str, Post], pairs: Sequence[Pair], number: int) -> None:
+        self._posts = posts
+        self._pairs = pairs
+        self._number = number
+        self._watch = Watch()
+        self._arrived: set[int] = set()
+        self._old: dict[Pair, Connection | None] = {}
+        self._new: dict[Pair, bool] = {}
+        self._asked: dict[Pair, socket.socket] = {}
+        self._refused: set[Pair] = set()
+        self._receivers = sorted({far for _, far in pairs})
+
+    def use(self, pair: Pair, connection: Connection | None) -> None:
+        """Try connections for a pair: this old one, and a new one."""
+        self._old[pair] = connection
+
+    def send(self, hub: socket.socket) -> None:
+        """Send all, and after that the datagrams that no cut concerns."""
+        for name in self._receivers:
+            post = self._posts[name]
+            self._watch.on(post.datagrams, partial(self._datagram, post))
+            self._watch.on(post.listener, partial(_turn_away, post.listener))
+        for i, (near, far) in enumerate(self._pairs):
+            self._posts[near].send(_DATAGRAM.pack(self._number, i), self._posts[far])
+        for (near, _), connection in self._old.items():
+            if connection is not None:
+                connection.send(near)
+                for node, end in connection.ends.items():
+                    self._watch.on(end, partial(self._byte, connection, node))
+        self._connect()
+        for i, far in enumerate(self._receivers, start=len(self._pairs)):
+            hub.sendto(_DATAGRAM.pack(self._number, i), self._posts[far].datagram_address)
+
+    def _connect(self) -> None:
+        by_node: dict[str, list[Pair]] = {}
+        for pair in self._old:
+            by_node.setdefault(pair[0], []).append(pair)
+        for near, pairs in by_node.items():
+            streams = self._posts[near].streams(len(pairs))
+            for pair, stream in zip(pairs, streams, strict=True):
+                stream.connect_ex(self._posts[pair[1]].listen_address)
+                self._asked[pair] = stream
+                self._new[pair] = False
+                self._watch.on(stream, partial(self._answered, pair, stream), write=True)
+
+    def _answered(self, pair: Pair, stream: socket.socket) -> None:
+        self._watch.off(stream)
+        del self._asked[pair]
+        if stream.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            self._refused.add(pair)
+        else:
+            self._new[pair] = True
+        stream.close()
+
+    def _byte(self, connection: Connection, node: str) -> None:
+        connection.receive(node)
+        if connection.reset_at is not None:
+            for end in connection.ends.values():
+                self._watch.off(end)
+
+    def _datagram(self, post: Post) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                data = post.datagrams.recv(64)
+                if len(data) == _DATAGRAM.size:
+                    number, i = _DATAGRAM.unpack(data)
+                    if number == self._number:
+                        self._arrived.add(i)
+
+    def wait(self, wait_s: float) -> None:
+        """Wait until all has arrived; else for the time given, and until the controls arrived."""
+        began = time.monotonic()
+        if not self._watch.run(self._all_arrived, began + wait_s):
+            self._watch.run(self._controls_arrived, began + wait_s + _CONTROL_S)
+        for stream in self._asked.values():
+            stream.close()
+
+    def _all_arrived(self) -> bool:
+        return (
+            self._arrived.issuperset(range(len(self._pairs)))
+            and all(c is None or c.whole() or c.reset_at for c in self._old.values())
+            and not self._asked
+        )
+
+    def _controls_arrived(self) -> bool:
+        first = len(self._pairs)
+        return self._arrived.issuperset(range(first, first + len(self._receivers)))
+
+    def passage(self, i: int, pair: Pair, cut: Collection[Pair]) -> Passage:
+        """Return what is known of the pair with that number."""
+        datagram = i in self._arrived
+        connection = self._old.get(pair)
+        if pair not in cut and pair[::-1] in cut:
+            return Passage(datagram=datagram)
+        near = pair[0]
+        old = None
+        if connection is not None:
+            # Through a cut not a single byte comes; without one, every byte.
+            old = connection.arrived[near] > 0 if pair in cut else connection.whole()
+        return Passage(
+            datagram=datagram,
+            old=old,
+            new=self._new.get(pair),
+            refused=pair in self._refused
+            or (connection is not None and connection.reset_at == near),
+        )
+
+
+def _turn_away(listener: socket.socket) -> None:
+    """End the new connections that were asked for: that they stood is all that counts."""
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            listener.accept()[0].close()

@@ -22,6 +22,7 @@ from harness.op import Op
 from harness.protocol import (
     Ask,
     Belief,
+    ClockRead,
     Done,
     Failed,
     FromWorker,
@@ -242,6 +243,8 @@ class Controller:
                 self._belief(seat, message)
             case Ready():
                 self._ready(seat, message)
+            case ClockRead():
+                seat.clock_read(message)
             case Failed():
                 self._fail(seat, f"it failed: {message.error}")
 

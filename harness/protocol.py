@@ -54,8 +54,17 @@ class Go(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="go"):
     stop_at: str | None = None
 
 
+class ReadClock(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="clock"):
+    """Read your clocks now and answer with `clock`; only sent to a worker with that ability."""
+
+    id: int
+
+
 class Ready(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="ready"):
-    """The worker is connected.  `abilities`: `stop_at` when it can stop itself at a phase."""
+    """The worker is connected.
+
+    `abilities`: `stop_at` when it can stop itself at a phase, `clock` when it tells its clocks.
+    """
 
     protocol: int = VERSION
     abilities: list[str] = []
@@ -105,14 +114,25 @@ class Belief(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="b
     why: str | None = None
 
 
+class ClockRead(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="clock"):
+    """What the worker's clocks show, in nanoseconds, by the calls that its own program makes.
+
+    They prove a clock fault and nothing else: workers never stamp the history.
+    """
+
+    id: int
+    wall_ns: int
+    monotonic_ns: int
+
+
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="failed"):
     """The worker cannot go on (its client did not connect, its target did not load)."""
 
     error: str
 
 
-ToWorker = Hello | SendOp | Go
-FromWorker = Ready | Done | Ask | Phase | Belief | Failed
+ToWorker = Hello | SendOp | Go | ReadClock
+FromWorker = Ready | Done | Ask | Phase | Belief | ClockRead | Failed
 
 _encoder = msgspec.json.Encoder()
 _to_worker: msgspec.json.Decoder[ToWorker] = msgspec.json.Decoder(ToWorker)

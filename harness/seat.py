@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from harness.crew import Worker
 from harness.generator import Forgetful, Generator
 from harness.op import Op
+from harness.protocol import ClockRead, ReadClock
 from harness.text import tail
 
 
@@ -42,6 +43,7 @@ class Seat:
     ordered: bool = False
     last: Op | None = None
     believes: dict[str, int | None] = field(default_factory=dict)
+    clocks_asked: "dict[int, asyncio.Future[ClockRead]]" = field(default_factory=dict)
 
     @property
     def lanes(self) -> tuple[Lane, Lane]:
@@ -61,6 +63,24 @@ class Seat:
         self.last = last
         if isinstance(going, Forgetful):
             self.generator, self.last = going.forget(), None
+
+    async def ask_clock(self, timeout_s: float) -> ClockRead | None:
+        """Ask the worker what time it has; None when it cannot tell, or is frozen."""
+        if not self.ready or "clock" not in self.worker.abilities:
+            return None
+        number = max(self.clocks_asked, default=-1) + 1
+        asked = self.clocks_asked[number] = asyncio.get_running_loop().create_future()
+        self.worker.send(ReadClock(id=number))
+        try:
+            return await asyncio.wait_for(asked, timeout_s)
+        except TimeoutError:
+            return None  # its answer may come late, so the number stays taken
+
+    def clock_read(self, message: ClockRead) -> None:
+        """Take the answer to `ask_clock`."""
+        asked = self.clocks_asked.pop(message.id, None)
+        if asked is not None and not asked.done():
+            asked.set_result(message)
 
     def last_words(self) -> str:
         """The last lines of the worker's log."""

@@ -24,8 +24,8 @@ class Passage:
     """What a probe got through from one node to another.
 
     `old` is a connection that stood before the cut, `new` one that was asked for just now; None
-    means that it says nothing: not tried, or the way back is cut and TCP needs both.  `refused`: the
-    sender was told that it may not.
+    means that it says nothing: not tried, or the way back is cut and TCP needs both.  `refused`:
+    the sender was told that it may not.
     """
 
     datagram: bool
@@ -81,19 +81,51 @@ class Network(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Burst:
+    """What became of a burst of numbered datagrams over a pair.
+
+    `delay_s` is the median of the travel times and `spread_s` their range, None when none arrived.
+    `lost`, `doubled` and `swapped` (arrived after a later one) count datagrams; `rate_bytes_s` is
+    the throughput at the receiver, None with less than two.
+    """
+
+    sent: int
+    delay_s: float | None
+    spread_s: float | None
+    lost: int
+    doubled: int
+    swapped: int
+    rate_bytes_s: float | None
+
+
 class Links(Protocol):
     """Ability of a backend: make links bad, per directed pair."""
 
-    def shape(self, owner: str, pairs: Iterable[Pair], shape: Shape) -> None:
-        """Delay, lose, double or reorder what passes over these pairs."""
+    def unavailable(self) -> str | None:
+        """Return None when this place can do it, else why not, found by trying."""
         ...
 
-    def unshape(self, owner: str) -> None:
-        """Undo the shaping of an owner; may come twice."""
+    async def shape(self, owner: str, pairs: Iterable[Pair], shape: Shape) -> None:
+        """Delay, lose, double or reorder what passes over these pairs.
+
+        What several owners want of one pair adds up (`harness.shape.together`).  A second order of
+        the same owner replaces its first.
+        """
         ...
 
-    async def measure(self, pair: Pair) -> Mapping[str, float]:
-        """Send a burst over a pair and return `delay_s` (median), `lost`, `doubled`, `swapped`."""
+    async def unshape(self, owner: str) -> None:
+        """Undo the shaping of an owner, and deliver what is held; may come twice."""
+        ...
+
+    def shaped_now(self) -> Mapping[Pair, Shape]:
+        """All pairs that any owner has ordered bad, with all that was ordered for them."""
+        ...
+
+    async def measure(
+        self, pairs: Sequence[Pair], count: int, size_bytes: int, gap_s: float, wait_s: float
+    ) -> Mapping[Pair, Burst]:
+        """Send `count` datagrams over each pair, `gap_s` apart, and wait `wait_s` for the last."""
         ...
 
 

@@ -227,6 +227,23 @@ class Membership(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class ServerTime:
+    """The wall clock as a server itself read it: from `time_s` on, up to `grain_s` more."""
+
+    time_s: float
+    grain_s: float = 0.0
+
+
+@runtime_checkable
+class TellsTime(Protocol):
+    """Ability: ask one server what time it has, as it reads its own wall clock."""
+
+    def server_time(self, place: Place) -> ServerTime | None:
+        """Return what it answers, in seconds since 1970; None when it does not, within 0.5 s."""
+        ...
+
+
 @runtime_checkable
 class Leader(Protocol):
     """Ability: name the server that leads now."""

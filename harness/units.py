@@ -45,6 +45,15 @@ def parse_duration(text: object) -> Duration:
     return Duration(amount * _SECONDS[unit])
 
 
+def parse_signed(text: object) -> Duration:
+    """Return the duration that `text` names, with a sign before it or none.  Raises ValueError."""
+    if isinstance(text, str) and text.lstrip()[:1] in ("+", "-"):
+        bare = parse_duration(text.lstrip()[1:])
+        sign = -1.0 if text.lstrip().startswith("-") else 1.0
+        return Duration(sign * bare.amount, bare.in_leases)
+    return parse_duration(text)
+
+
 def parse_seconds(text: object) -> float:
     """Return a length in seconds; `leases` is not allowed here.  Raises ValueError."""
     duration = parse_duration(text)

@@ -22,14 +22,17 @@ from harness.answer import AdapterError, completion
 from harness.phase import pass_phase
 from harness.protocol import (
     LINE_BYTES_MAX,
+    ClockRead,
     Done,
     Failed,
     FromWorker,
     Go,
     Hello,
     Phase,
+    ReadClock,
     Ready,
     SendOp,
+    ToWorker,
     decode_to_worker,
     encode,
 )
@@ -61,7 +64,7 @@ class Wire:
             while data:
                 data = data[os.write(self._out, data) :]
 
-    def receive(self) -> Hello | SendOp | Go | None:
+    def receive(self) -> ToWorker | None:
         """Return the next message, None at the end of input."""
         line = self._input.readline(LINE_BYTES_MAX)
         return decode_to_worker(line) if line.endswith(b"\n") else None
@@ -252,12 +255,17 @@ def serve(wire: Wire) -> int:
 
     threading.Thread(target=work, name="operator", daemon=True).start()
     threading.Thread(target=renewer.run, name="renewer", daemon=True).start()
-    wire.send(Ready(abilities=["stop_at"]))
+    wire.send(Ready(abilities=["stop_at", "clock"]))
     while (message := wire.receive()) is not None:
         if isinstance(message, SendOp):
             inbox.put(message)
         elif isinstance(message, Go):
             renewer.go(message)
+        elif isinstance(message, ReadClock):
+            now = ClockRead(
+                id=message.id, wall_ns=time.time_ns(), monotonic_ns=time.monotonic_ns()
+            )
+            wire.send(now)
     return 0
 
 

@@ -42,8 +42,11 @@ class Kill:
 
     def available(self, site: Site) -> str | None:
         """Return None when nodes can be killed and started (and cut off), else why not."""
-        if self.options.power and site.network is None:
-            return "power: nothing can be cut off here"
+        if self.options.power:
+            if site.network is None:
+                return "power: nothing can be cut off here"
+            if reason := site.network.unavailable():
+                return f"power: {reason}"
         return _outage.lacks_upkeep(site)
 
     def undo(self, site: Site, nodes: Sequence[Node]) -> dict[str, Any]:
@@ -53,7 +56,7 @@ class Kill:
     async def start(self, site: Site, nodes: Sequence[Node]) -> None:
         """Cut off if asked, end everything, and wait until it is gone."""
         if self.options.power and site.network is not None:
-            site.network.cut(self._owner, _around(site, nodes))
+            await site.network.cut(self._owner, _around(site, nodes))
         await _outage.end(site, self._owner, nodes, kindly=self.options.signal == "TERM")
 
     async def in_force(self, site: Site, nodes: Sequence[Node]) -> Proof:
@@ -62,14 +65,15 @@ class Kill:
         if not self.options.power or site.network is None:
             return down
         passes = await site.network.passes(_around(site, nodes))
-        heard = [f"{a} to {b}" for (a, b), passed in passes.items() if passed]
-        text = f"{down.text}; {'packets pass: ' + ', '.join(heard) if heard else 'peers are cut off'}"
+        heard = [f"{a} to {b}" for (a, b), passage in passes.items() if not passage.nothing]
+        silence = f"packets pass from {', '.join(heard)}" if heard else "its peers hear nothing"
+        text = f"{down.text}; {silence}"
         return Proof(holds=down.holds and not heard, text=text, facts=down.facts)
 
     async def stop(self, site: Site, nodes: Sequence[Node]) -> None:
         """Connect, start again, and wait until it answers."""
         if self.options.power and site.network is not None:
-            site.network.mend(self._owner)
+            await site.network.mend(self._owner)
         if self.options.restart:
             await _outage.start_again(site, self._owner, nodes)
 

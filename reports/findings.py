@@ -116,7 +116,7 @@ def refused(reading: Reading) -> Finding | None:
 
 
 def in_short(finding: Finding | None, reading: Reading) -> list[tuple[str, str]]:
-    """Who wrote too late, what it did, and why the resource let it happen (or did not)."""
+    """Who wrote too late, what it did, why that could happen, and what would have prevented it."""
     if finding is None or finding.takeover is None:
         return []
     scene = finding.takeover
@@ -126,7 +126,7 @@ def in_short(finding: Finding | None, reading: Reading) -> list[tuple[str, str]]
     if scene.lease_end_ns is not None and scene.lease_end_ns < late.call_ns:
         told += f" Its lease had been over for {lasting(late.call_ns - scene.lease_end_ns)}."
     if any(on <= done_ns and off >= stale.start_ns for on, off, _ in reading.frozen(late.worker)):
-        told += " It had been frozen and did not notice."
+        told += " A fault had frozen it, so it did not notice."
     owner = "" if newer is None else owner_words(newer.worker, newer.token)
     key = quoted(late.key) if late.key is not None else "the resource"
     if scene.refused:
@@ -155,4 +155,5 @@ def in_short(finding: Finding | None, reading: Reading) -> list[tuple[str, str]]
         ("Who wrote too late", told),
         ("What it did", what),
         ("Why the resource let it happen", why),
+        ("What would have prevented it", rules.remedy(name, reading.evidence.fence)),
     ]

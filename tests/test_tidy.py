@@ -143,7 +143,7 @@ def test_no_dead_files() -> None:
     entry = re.findall(r'= "([a-z_.]+):', (ROOT / "pyproject.toml").read_text())
     lazy = re.findall(r'"(harness\.[a-z_.]+)"', (ROOT / "harness" / "__init__.py").read_text())
     used |= {*entry, *lazy}
-    dead = [name for path in files(*PRODUCT) if (name := name_of(path)) not in used and "." in name]
+    dead = [name for p in files(*PRODUCT) if (name := name_of(p)) not in used and "." in name]
     assert not dead, "\n".join(dead)
 
 

@@ -113,7 +113,7 @@ def worker(tmp_path: Path) -> Iterator[Driver]:
     try:
         ready = driver.next()
         assert ready["type"] == "ready"
-        assert ready["abilities"] == ["stop_at"]
+        assert ready["abilities"] == ["stop_at", "clock"]
         yield driver
     finally:
         driver.close()

@@ -40,8 +40,8 @@ def test_c32a_a_sleeping_owner_that_writes_is_found() -> None:
     assert verdict.verdict == "fail"
     assert verdict.headline == stale.sentence
     assert stale.sentence == (
-        "w1, whose lease had ended 1.10 s before, changed k0 1.04 s after its next owner w2 had:"
-        " token 33 was accepted after 34, and 3 acknowledged writes are lost (75 %)."
+        "w1 wrote to k0 1.10 s after its lease had ended: token 33 was accepted 1.04 s after"
+        " token 34 of its next owner w2, and 3 acknowledged writes are lost (75 % of all)."
     )
     assert stale.certain
     assert stale.ops[-1] == late.index
@@ -174,7 +174,7 @@ def test_the_stores_own_answer_proves_it_without_any_clock() -> None:
     (stale,) = named(judge(script.evidence()), "stale-owner-write")
     assert stale.details["proof"] == "over"
     assert stale.certain
-    assert "overwrote what its next owner w2 had written to k0" in stale.sentence
+    assert "token 33 overwrote token 34 of its next owner w2" in stale.sentence
     assert named(judge(script.evidence()), "lost-update")[0].details["stale_write"] == late.index
 
 
@@ -186,7 +186,7 @@ def test_the_stores_own_log_proves_it_without_any_clock() -> None:
     script.log.append(Accept("k0", "w1-0", 33, accepted=True))
     (stale,) = named(judge(script.evidence()), "stale-owner-write")
     assert stale.details["proof"] == "store-log"
-    assert "as the resource's own log says" in stale.sentence
+    assert "by the resource's own log token 33 was accepted after token 34" in stale.sentence
 
 
 def test_the_log_in_the_legal_order_proves_nothing() -> None:
@@ -393,7 +393,7 @@ def test_without_tokens_owners_are_ranked_by_when_they_were_granted() -> None:
     script.write("w1", "w1-0", None, 3101, 3102)
     verdict = judge(script.evidence())
     assert names(verdict) == {"stale-owner-write", "lost-update"}
-    assert "the older owner's write after the newer one's" in verdict.headline
+    assert "its write was accepted" in verdict.headline
 
 
 def test_acquires_that_overlap_are_of_one_rank() -> None:
@@ -421,7 +421,7 @@ def test_a_released_owner_that_writes_is_told_apart_in_words() -> None:
     script.write("w2", "w2-0", 34, 120, 121)
     script.write("w1", "w1-0", 33, 200, 201)
     assert (
-        "w1, which had asked 100 ms before to release the lock,"
+        "w1 wrote to k0 100 ms after it had asked to release the lock: "
         in judge(script.evidence()).headline
     )
 
@@ -436,7 +436,7 @@ def test_where_the_tokens_themselves_went_backwards_nobody_is_called_the_next_ow
     verdict = judge(script.evidence())
     assert names(verdict) == {"stale-owner-write", "lost-update", "fence-regression"}
     assert (
-        "w1, who had been granted the lock before it with a higher token, had" in verdict.headline
+        "after token 7 of w1, who had been granted the lock before it" in verdict.headline
     )
 
 

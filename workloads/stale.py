@@ -86,41 +86,40 @@ def _sentence(trace: Trace, stale: StaleWrite, window_s: float, lost: int, acked
     call, newer = stale.write.call, stale.newer.call
     if not stale.certain:
         return _doubtful(trace, stale)
-    who = f"{call.worker}{_why_stale(stale.write.grant, call)}"
-    order = (
-        f"token {call.token} was accepted after {newer.token}"
-        if trace.tokens
-        else "the resource accepted the older owner's write after the newer one's"
-    )
+    later = length(window_s * 1e9)
     whom = _whom(trace, stale)
-    first = f"{who} changed {trace.key} {length(window_s * 1e9)} after {whom} had"
+    mine = f"token {call.token}" if trace.tokens else "its write"
+    theirs = f"token {newer.token} of {whom}" if trace.tokens else f"one of {whom}"
+    order = f"{mine} was accepted {later} after {theirs}"
     if stale.proof == "over":
-        first = f"{who} overwrote what {whom} had written to {trace.key}"
+        order = f"{mine} overwrote {theirs}"
     elif stale.proof == "store-log":
-        first = f"{who} changed {trace.key} after {whom} had, as the resource's own log says"
+        order = f"by the resource's own log {mine} was accepted after {theirs}"
     more = ""
     if lost:
-        share = f" ({100 * lost / acked:.0f} %)" if acked else ""
+        share = f" ({100 * lost / acked:.0f} % of all)" if acked else ""
         writes = count(lost, "acknowledged write")
         more = f", and {writes} {'is' if lost == 1 else 'are'} lost{share}"
     if stale.forgotten:
         more += "; the resource no longer knew of the newer owner"
-    return f"{first}: {order}{more}."
+    return f"{_late(trace, stale.write.grant, call)}: {order}{more}."
 
 
-def _why_stale(grant: Grant | None, call: Call) -> str:
-    """Why the writer was no longer the owner, as a clause."""
+def _late(trace: Trace, grant: Grant | None, call: Call) -> str:
+    """Who wrote, and why it was no longer the owner."""
+    wrote = f"wrote to {trace.key}"
     if grant is None:
-        return f", which was never granted token {call.token},"
+        return f"{call.worker}, which was never granted token {call.token}, {wrote}"
     release, lease_end_ns = grant.release, grant.lease_end_ns
     if release is not None and release.call_ns < call.call_ns:
         since = length(call.call_ns - release.call_ns)
-        return f", which had asked {since} before to release the lock,"
+        return f"{call.worker} {wrote} {since} after it had asked to release the lock"
     if lease_end_ns is None:
-        return ", whose lock has no lease,"
+        return f"{call.worker}, whose lock has no lease, {wrote}"
     if lease_end_ns <= call.call_ns:
-        return f", whose lease had ended {length(call.call_ns - lease_end_ns)} before,"
-    return f", whose lease still had {length(lease_end_ns - call.call_ns)},"
+        since = length(call.call_ns - lease_end_ns)
+        return f"{call.worker} {wrote} {since} after its lease had ended"
+    return f"{call.worker} {wrote} while its lease still had {length(lease_end_ns - call.call_ns)}"
 
 
 def _whom(trace: Trace, stale: StaleWrite) -> str:
@@ -128,7 +127,7 @@ def _whom(trace: Trace, stale: StaleWrite) -> str:
     worker = stale.newer.call.worker
     old, new = stale.write.grant, stale.newer.grant
     if old is not None and new is not None and new.acquire.precedes(old.acquire):
-        return f"{worker}, who had been granted the lock before it with a higher token,"
+        return f"{worker}, who had been granted the lock before it"
     if worker == stale.write.call.worker:
         return f"{worker} itself under a newer grant"
     levels = trace.granted_levels

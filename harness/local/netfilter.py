@@ -94,9 +94,7 @@ def chain(family: int, of_table: str, name: str, hook: int, ports: Sequence[str]
 
 def rule(family: int, of_table: str, of_chain: str, *expressions: Expression) -> Message:
     """Append a rule to a chain."""
-    return _make(
-        _NEW_RULE, family, _text(1, of_table), _text(2, of_chain), _nest(4, *expressions)
-    )
+    return _make(_NEW_RULE, family, _text(1, of_table), _text(2, of_chain), _nest(4, *expressions))
 
 
 def add_elements(family: int, of_table: str, to_set: str, keys: Iterable[bytes]) -> list[Message]:

@@ -10,25 +10,21 @@ The bridge itself cannot refuse.  Where senders are to be told, packets are caug
 the bridge's port, and answered with a TCP reset or "port unreachable".
 """
 
-import asyncio
 import socket
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from harness.local import netfilter as nft
-from harness.local.lab import Lab
-from harness.local.passage import Prober
+from harness.local.lab import LocalNode
+from harness.local.passage import Probing
 from harness.site import Pair, Passage
 
-LOOK_S = 0.01
+LOOK_S = 0.005
 _FORWARD, _INGRESS = 2, 0
 _CUT, _REFUSE = "winkle_cut", "winkle_refuse"
 _SET, _CHAIN = "pairs", "frames"
 _TABLES = {nft.BRIDGE: _CUT, nft.NETDEV: _REFUSE}
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -42,21 +38,22 @@ class Order:
 class Cuts:
     """The network of a lab.  All cuts of all owners add up; a silent one outdoes one that tells."""
 
-    def __init__(self, lab: Lab, forget: Callable[[frozenset[Pair]], None] = lambda _: None) -> None:
-        """`forget(pairs)` is told what was newly cut: nothing that is under way may still arrive."""
-        self._lab = lab
+    def __init__(
+        self,
+        nodes: Mapping[str, LocalNode],
+        forget: Callable[[frozenset[Pair]], Awaitable[None]],
+    ) -> None:
+        """`forget(pairs)` is told what was newly cut: what is under way there must not arrive."""
+        self._nodes = nodes
+        self._probing = Probing(nodes)
         self._forget = forget
         self._ports = {
             name: struct.pack("=I", socket.if_nametoindex(node.port))
-            for name, node in lab.nodes.items()
+            for name, node in nodes.items()
         }
         self._orders: dict[str, Order] = {}
         self._in_kernel: dict[int, frozenset[bytes]] = {}
         self._netfilter: nft.Netfilter | None = None
-        self._probing: Prober | None = None
-        # Probes wait, and the loop must not: they have a thread of their own, one for all, so that
-        # two looks never mix.
-        self._thread = ThreadPoolExecutor(1, "network")
 
     def unavailable(self, *, reject: bool = False) -> str | None:
         """Return None when this kernel can cut (and refuse), else why not, found by trying."""
@@ -67,7 +64,7 @@ class Cuts:
                 self._netfilter.commit(_cut_table())
                 self._in_kernel[nft.BRIDGE] = frozenset()
             if reject and nft.NETDEV not in self._in_kernel:
-                ports = [node.port for node in self._lab.nodes.values()]
+                ports = [node.port for node in self._nodes.values()]
                 self._netfilter.commit(_refuse_table(ports))
                 self._in_kernel[nft.NETDEV] = frozenset()
         except OSError as error:
@@ -80,9 +77,9 @@ class Cuts:
         wanted = frozenset(pairs)
         before = self.cut_now()
         links = {frozenset(p) for p in wanted} - {frozenset(p) for p in before}
-        await self._run(lambda: self._prober().prepare(links))
+        await self._probing.run(lambda prober: prober.prepare(links))
         self._change({**self._orders, owner: Order(wanted, reject)})
-        self._forget(self.cut_now() - before)
+        await self._forget(self.cut_now() - before)
 
     async def mend(self, owner: str) -> None:
         """Undo the cut of an owner."""
@@ -95,7 +92,7 @@ class Cuts:
     async def passes(self, pairs: Sequence[Pair], more_s: float = 0.0) -> Mapping[Pair, Passage]:
         """Send over pairs and return what arrived."""
         cut = self.cut_now()
-        return await self._run(lambda: self._prober().look(pairs, cut, LOOK_S + more_s))
+        return await self._probing.run(lambda prober: prober.look(pairs, cut, LOOK_S + more_s))
 
     def stopped_packets(self) -> int:
         """How many packets were stopped so far, by the kernel's own count."""
@@ -113,7 +110,7 @@ class Cuts:
         wanted = {nft.BRIDGE: frozenset(self._ports[a] + self._ports[b] for a, b in silent)}
         if nft.NETDEV in self._in_kernel:
             wanted[nft.NETDEV] = frozenset(
-                self._ports[a] + socket.inet_aton(self._lab[b].address) for a, b in told
+                self._ports[a] + socket.inet_aton(self._nodes[b].address) for a, b in told
             )
         messages: list[nft.Message] = []
         for family, keys in wanted.items():
@@ -126,14 +123,6 @@ class Cuts:
         self._in_kernel.update(wanted)
         self._orders = orders
 
-    def _prober(self) -> Prober:
-        if self._probing is None:
-            self._probing = Prober(self._lab.nodes)
-        return self._probing
-
-    async def _run(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
-
 
 def _cut_table() -> list[nft.Message]:
     family = nft.BRIDGE
@@ -142,9 +131,7 @@ def _cut_table() -> list[nft.Message]:
         nft.table(family, _CUT),
         nft.pair_set(family, _CUT, _SET),
         nft.chain(family, _CUT, _CHAIN, _FORWARD),
-        nft.rule(
-            family, _CUT, _CHAIN, *not_arp, *nft.ports_in(_SET), nft.counted(), nft.drop()
-        ),
+        nft.rule(family, _CUT, _CHAIN, *not_arp, *nft.ports_in(_SET), nft.counted(), nft.drop()),
     ]
 
 

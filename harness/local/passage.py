@@ -10,26 +10,31 @@ A connection that was used during a cut comes back only with TCP's next retransm
 therefore keeps connections in reserve, silent until they are needed.
 """
 
+import asyncio
 import contextlib
 import itertools
 import socket
 import struct
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeVar
 
 from harness.local.lab import LocalNode
 from harness.local.post import Post, Watch, ready_to_use
 from harness.site import Pair, Passage
 
 Link = frozenset[str]
+_Try = tuple[str, Pair]
+T = TypeVar("T")
 LINKS_MAX = 32  # that are tried with connections; all others by datagrams alone
 _RESERVE = 2
 _STALLED_MAX = 3
-_CONNECT_S = 0.05
-_CONTROL_S = 1.0
+_CONNECT_S = 0.01
+_MEANT_S = 0.5
 _DATAGRAM = struct.Struct("=QI")
 
 
@@ -168,16 +173,19 @@ class Prober:
         an answer means: where only the way back is cut, TCP says nothing about the way there.
         """
         links = _spread(pairs)
-        look = _Look(self.posts, pairs, next(self._rounds))
-        for pair in pairs:
-            if frozenset(pair) in links:
-                reserve = self._reserves.get(frozenset(pair), Reserve())
-                look.use(pair, reserve.pick(cut=pair in cut or pair[::-1] in cut))
-        look.send(self._hub)
+        old = {
+            pair: self._reserves.setdefault(frozenset(pair), Reserve()).pick(
+                cut=pair in cut or pair[::-1] in cut
+            )
+            for pair in pairs
+            if frozenset(pair) in links
+        }
+        look = _Look(self.posts, pairs, cut, next(self._rounds))
+        look.send(old, self._hub)
         look.wait(wait_s)
-        for link in links & self._reserves.keys():
+        for link in links:
             self._reserves[link].settle()
-        return {pair: look.passage(i, pair, cut) for i, pair in enumerate(pairs)}
+        return {pair: look.passage(pair) for pair in pairs}
 
     def stalled(self) -> int:
         """How many connections still wait for TCP to send again what a cut swallowed."""
@@ -194,6 +202,27 @@ class Prober:
                 connection.close()
 
 
+class Probing:
+    """A prober, made when it is first needed, with a thread of its own.
+
+    Probes wait, and the event loop must not; with one thread for all, two looks never mix.
+    """
+
+    def __init__(self, nodes: Mapping[str, LocalNode]) -> None:
+        self._nodes = nodes
+        self._prober: Prober | None = None
+        self._thread = ThreadPoolExecutor(1, "probing")
+
+    async def run(self, work: Callable[[Prober], T]) -> T:
+        """Return what `work` returns, done in the thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._do, work)
+
+    def _do(self, work: Callable[[Prober], T]) -> T:
+        if self._prober is None:
+            self._prober = Prober(self._nodes)
+        return work(self._prober)
+
+
 def _spread(pairs: Sequence[Pair]) -> set[Link]:
     """Return the links of pairs, at most LINKS_MAX, spread evenly."""
     links = list(dict.fromkeys(frozenset(pair) for pair in pairs))
@@ -201,67 +230,49 @@ def _spread(pairs: Sequence[Pair]) -> set[Link]:
 
 
 class _Look:
-    """One round of sending, and what came of it."""
+    """One round of sending, and what came of it.
 
-    def __init__(self, posts: Mapping[str, Post], pairs: Sequence[Pair], number: int) -> None:
+    A try is a name of what is sent and the pair that it goes over; `_missing` are those of which
+    nothing arrived yet.
+    """
+
+    def __init__(
+        self, posts: Mapping[str, Post], pairs: Sequence[Pair], cut: Collection[Pair], number: int
+    ) -> None:
         self._posts = posts
         self._pairs = pairs
+        self._cut = cut
         self._number = number
         self._watch = Watch()
-        self._arrived: set[int] = set()
-        self._old: dict[Pair, Connection | None] = {}
-        self._new: dict[Pair, bool] = {}
+        self._datagrams: list[_Try] = []
+        self._tried: frozenset[Pair] = frozenset()
+        self._old: dict[Pair, Connection] = {}
         self._asked: dict[Pair, socket.socket] = {}
         self._refused: set[Pair] = set()
-        self._receivers = sorted({far for _, far in pairs})
+        self._missing: set[_Try] = set()
 
-    def use(self, pair: Pair, connection: Connection | None) -> None:
-        """Try connections for a pair: this old one, and a new one."""
-        self._old[pair] = connection
-
-    def send(self, hub: socket.socket) -> None:
-        """Send all, and after that the datagrams that no cut concerns."""
-        for name in self._receivers:
+    def send(self, old: Mapping[Pair, Connection | None], hub: socket.socket) -> None:
+        """Send over all pairs, with connections over those of `old`, then what no cut concerns."""
+        receivers = sorted({far for _, far in self._pairs})
+        for name in receivers:
             post = self._posts[name]
             self._watch.on(post.datagrams, partial(self._datagram, post))
             self._watch.on(post.listener, partial(_turn_away, post.listener))
-        for i, (near, far) in enumerate(self._pairs):
-            self._posts[near].send(_DATAGRAM.pack(self._number, i), self._posts[far])
-        for (near, _), connection in self._old.items():
+        for pair in self._pairs:
+            self._posts[pair[0]].send(self._stamp("datagram", pair), self._posts[pair[1]])
+        self._tried = frozenset(old)
+        for pair, connection in old.items():
             if connection is not None:
-                connection.send(near)
-                for node, end in connection.ends.items():
-                    self._watch.on(end, partial(self._byte, connection, node))
-        self._connect()
-        for i, far in enumerate(self._receivers, start=len(self._pairs)):
-            hub.sendto(_DATAGRAM.pack(self._number, i), self._posts[far].datagram_address)
+                self._byte_over(pair, connection)
+        self._connect(old)
+        for name in receivers:
+            stamp = self._stamp("control", (name, name))
+            hub.sendto(stamp, self._posts[name].datagram_address)
 
-    def _connect(self) -> None:
-        by_node: dict[str, list[Pair]] = {}
-        for pair in self._old:
-            by_node.setdefault(pair[0], []).append(pair)
-        for near, pairs in by_node.items():
-            streams = self._posts[near].streams(len(pairs))
-            for pair, stream in zip(pairs, streams, strict=True):
-                stream.connect_ex(self._posts[pair[1]].listen_address)
-                self._asked[pair] = stream
-                self._new[pair] = False
-                self._watch.on(stream, partial(self._answered, pair, stream), write=True)
-
-    def _answered(self, pair: Pair, stream: socket.socket) -> None:
-        self._watch.off(stream)
-        del self._asked[pair]
-        if stream.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-            self._refused.add(pair)
-        else:
-            self._new[pair] = True
-        stream.close()
-
-    def _byte(self, connection: Connection, node: str) -> None:
-        connection.receive(node)
-        if connection.reset_at is not None:
-            for end in connection.ends.values():
-                self._watch.off(end)
+    def _stamp(self, what: str, pair: Pair) -> bytes:
+        self._datagrams.append((what, pair))
+        self._missing.add((what, pair))
+        return _DATAGRAM.pack(self._number, len(self._datagrams) - 1)
 
     def _datagram(self, post: Post) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -270,44 +281,72 @@ class _Look:
                 if len(data) == _DATAGRAM.size:
                     number, i = _DATAGRAM.unpack(data)
                     if number == self._number:
-                        self._arrived.add(i)
+                        self._missing.discard(self._datagrams[i])
+
+    def _byte_over(self, pair: Pair, connection: Connection) -> None:
+        self._old[pair] = connection
+        self._missing.add(("old", pair))
+        connection.send(pair[0])
+        for node, end in connection.ends.items():
+            self._watch.on(end, partial(self._byte, connection, node))
+
+    def _byte(self, connection: Connection, node: str) -> None:
+        connection.receive(node)
+        for pair, other in self._old.items():
+            # Through a cut not a single byte comes; without one, every byte.
+            enough = 1 if pair in self._cut else connection.sent[pair[0]]
+            if other is connection and connection.arrived[pair[0]] >= enough:
+                self._missing.discard(("old", pair))
+        if connection.reset_at is not None:
+            for end in connection.ends.values():
+                self._watch.off(end)
+
+    def _connect(self, pairs: Iterable[Pair]) -> None:
+        by_node: dict[str, list[Pair]] = {}
+        for pair in pairs:
+            by_node.setdefault(pair[0], []).append(pair)
+            self._missing.add(("new", pair))
+        for near, mine in by_node.items():
+            for pair, stream in zip(mine, self._posts[near].streams(len(mine)), strict=True):
+                stream.connect_ex(self._posts[pair[1]].listen_address)
+                self._asked[pair] = stream
+                self._watch.on(stream, partial(self._answered, pair, stream), write=True)
+
+    def _answered(self, pair: Pair, stream: socket.socket) -> None:
+        self._watch.off(stream)
+        del self._asked[pair]
+        if stream.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            self._refused.add(pair)
+        else:
+            self._missing.discard(("new", pair))
+        stream.close()
 
     def wait(self, wait_s: float) -> None:
-        """Wait until all has arrived; else for the time given, and until the controls arrived."""
+        """Wait for everything; then, longer, for what is meant to pass."""
         began = time.monotonic()
-        if not self._watch.run(self._all_arrived, began + wait_s):
-            self._watch.run(self._controls_arrived, began + wait_s + _CONTROL_S)
+        if not self._watch.run(lambda: not self._missing, began + wait_s):
+            meant = {(what, pair) for what, pair in self._missing if self._is_meant(what, pair)}
+            until = began + wait_s + _MEANT_S
+            self._watch.run(lambda: not meant & self._missing, until)
         for stream in self._asked.values():
             stream.close()
 
-    def _all_arrived(self) -> bool:
-        return (
-            self._arrived.issuperset(range(len(self._pairs)))
-            and all(c is None or c.whole() or c.reset_at for c in self._old.values())
-            and not self._asked
+    def _is_meant(self, what: str, pair: Pair) -> bool:
+        return pair not in self._cut and (
+            what in ("datagram", "control") or pair[::-1] not in self._cut
         )
 
-    def _controls_arrived(self) -> bool:
-        first = len(self._pairs)
-        return self._arrived.issuperset(range(first, first + len(self._receivers)))
-
-    def passage(self, i: int, pair: Pair, cut: Collection[Pair]) -> Passage:
-        """Return what is known of the pair with that number."""
-        datagram = i in self._arrived
-        connection = self._old.get(pair)
-        if pair not in cut and pair[::-1] in cut:
+    def passage(self, pair: Pair) -> Passage:
+        """Return what is known of a pair."""
+        datagram = ("datagram", pair) not in self._missing
+        if pair not in self._cut and pair[::-1] in self._cut:
             return Passage(datagram=datagram)
-        near = pair[0]
-        old = None
-        if connection is not None:
-            # Through a cut not a single byte comes; without one, every byte.
-            old = connection.arrived[near] > 0 if pair in cut else connection.whole()
+        old = self._old.get(pair)
         return Passage(
             datagram=datagram,
-            old=old,
-            new=self._new.get(pair),
-            refused=pair in self._refused
-            or (connection is not None and connection.reset_at == near),
+            old=None if old is None else ("old", pair) not in self._missing,
+            new=None if pair not in self._tried else ("new", pair) not in self._missing,
+            refused=pair in self._refused or (old is not None and old.reset_at == pair[0]),
         )
 
 

@@ -1,0 +1,94 @@
+"""How good a link is, told from a burst of numbered datagrams over it.
+
+Sent and received by the harness's own sockets in the nodes' networks, and counted there: what the
+packet engine says that it did is not asked.
+"""
+
+import contextlib
+import itertools
+import struct
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from statistics import median
+
+from harness.local.post import Post, Watch
+from harness.site import Burst, Pair
+
+_STAMP = struct.Struct("=4sQId")
+_MARK = b"wkb1"
+_QUIET_S = 0.05
+_rounds = itertools.count(1)
+
+
+def burst(
+    posts: Mapping[str, Post],
+    pairs: Sequence[Pair],
+    count: int,
+    size_bytes: int,
+    gap_s: float,
+    wait_s: float,
+) -> dict[Pair, Burst]:
+    """Send `count` datagrams over each pair, `gap_s` apart, and wait `wait_s` for the last."""
+    number = next(_rounds)
+    arrivals: dict[Pair, list[tuple[int, float, float]]] = {pair: [] for pair in pairs}
+    by_address = {(posts[a].datagram_address, b): (a, b) for a, b in pairs}
+    watch = Watch()
+    for name in {far for _, far in pairs}:
+        take = partial(_take, posts[name], name, number, by_address, arrivals)
+        watch.on(posts[name].datagrams, take)
+    padding = b"\0" * max(0, size_bytes - _STAMP.size - 28)  # 28 bytes of UDP and IPv4 headers
+    began = time.monotonic()
+    for i in range(count):
+        for near, far in pairs:
+            data = _STAMP.pack(_MARK, number, i, time.monotonic()) + padding
+            posts[near].send(data, posts[far])
+        # Wait out the gap by receiving; without a gap take what has come, and send on.
+        watch.run(lambda: False, max(began + (i + 1) * gap_s, time.monotonic() + 1e-6))
+    whole = count * len(pairs)
+    last = time.monotonic() + wait_s
+    watch.run(lambda: sum(map(len, arrivals.values())) >= whole, last)
+    watch.run(lambda: False, min(last, time.monotonic() + _QUIET_S))  # doubles come after
+    return {pair: _told(count, size_bytes, arrived) for pair, arrived in arrivals.items()}
+
+
+def _take(
+    post: Post,
+    name: str,
+    number: int,
+    by_address: Mapping[tuple[tuple[str, int], str], Pair],
+    arrivals: Mapping[Pair, list[tuple[int, float, float]]],
+) -> None:
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            data, sender = post.datagrams.recvfrom(2048)
+            now = time.monotonic()
+            pair = by_address.get((sender, name))
+            if pair is None or data[:4] != _MARK or len(data) < _STAMP.size:
+                continue
+            _, burst_number, i, sent = _STAMP.unpack_from(data)
+            if burst_number == number:
+                arrivals[pair].append((i, sent, now))
+
+
+def _told(count: int, size_bytes: int, arrived: Sequence[tuple[int, float, float]]) -> Burst:
+    numbers = [i for i, _, _ in arrived]
+    firsts = list(dict.fromkeys(numbers))
+    behind, highest = 0, -1
+    for i in firsts:
+        behind += i < highest
+        highest = max(highest, i)
+    rate = None
+    if len(arrived) > 1:
+        span_s = arrived[-1][2] - arrived[0][2]
+        rate = (len(arrived) - 1) * size_bytes / span_s if span_s > 0 else None
+    delays = [got - sent for _, sent, got in arrived]
+    return Burst(
+        sent=count,
+        delay_s=median(delays) if delays else None,
+        spread_s=max(delays) - min(delays) if delays else None,
+        lost=count - len(firsts),
+        doubled=len(numbers) - len(firsts),
+        swapped=behind,
+        rate_bytes_s=rate,
+    )

@@ -25,6 +25,8 @@ TTL_S = 0.5
 TIME_S = 8.0
 WORKERS = ("holder", "worker:1", "worker:2", "worker:3")
 SERVERS = ("lock1", "store1")
+# Without a sleeping owner nothing could be refused, and a pass would mean nothing.
+SLEEPER = "pause:who=holder,at=before-write,for=3leases"
 # What may happen, to whom, at most how long in leases.
 KINDS: tuple[tuple[str, tuple[str, ...], float], ...] = (
     ("pause", WORKERS, 3.0),
@@ -46,7 +48,7 @@ KINDS: tuple[tuple[str, tuple[str, ...], float], ...] = (
 def schedule(seed: int) -> list[str]:
     """Return the faults of a seed: a pure function."""
     start = stream(seed, "soak")
-    faults = []
+    faults = [SLEEPER]
     for n in range(2 + below(start, 0, 3)):
         draw = 10 * (n + 1)
         kind, who, longest = KINDS[below(start, draw, len(KINDS))]

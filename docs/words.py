@@ -117,6 +117,8 @@ STATS = {
     "acked_writes": "writes acknowledged",
     "lost_writes": "acknowledged writes lost to stale writes",
     "late_effects": "writes with unknown outcome that took effect",
+    "forged_attempts": "writes, renewals and releases with a token that their caller never had",
+    "forged_refused": "of these, the refused ones",
 }
 
 MARGINS = "Distances to trouble, in seconds or shares; `null` where the run had no such case."

@@ -26,7 +26,7 @@ def parse_scalar(text: str) -> Scalar:
     if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'":
         return text[1:-1]
     if _INT.match(text):
-        return int(text)
+        return int(text) if len(text) < 40 else text
     return float(text) if _FLOAT.match(text) else text
 
 

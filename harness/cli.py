@@ -6,6 +6,8 @@ error.  A mistake is one clear line and never a traceback; `--debug` shows one. 
 needs is imported when it runs, so that help is quick.
 """
 
+import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -73,6 +75,7 @@ def run(
     think: flags.Think = None,
     rate: flags.Rate = None,
     check: flags.Check = None,
+    stop_on_failure: flags.StopOnFailure = False,
     repeat: flags.Repeat = 1,
     folder: flags.Out = Path("runs"),
     as_json: flags.Json = False,
@@ -116,15 +119,30 @@ def suite(
 @app.command()
 def check(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A run folder, or a history.")],
-    workload: Annotated[
-        str | None, typer.Option(metavar="W", help="Checkers for a bare history.")
-    ] = None,
+    *,
+    workload: flags.Checkers = None,
+    model: flags.Model = None,
+    format_: flags.Format = "auto",
+    initial: flags.Initial = None,
+    cas_fail: flags.CasFail = None,
+    nil_read: flags.NilRead = None,
+    read: flags.Named = None,
+    write: flags.Named = None,
+    cas: flags.Named = None,
+    acquire: flags.Named = None,
+    release: flags.Named = None,
+    get: flags.Named = None,
+    put: flags.Named = None,
+    append: flags.Named = None,
+    add: flags.Named = None,
+    budget: flags.Budget = "60s",
     as_json: flags.Json = False,
 ) -> int:
-    """Judge again what lies on disk; needs no target."""
+    """Judge again what lies on disk, or another tool's history; needs no target."""
+    given = {name.rstrip("_"): value for name, value in locals().items()}
     from harness.commands import judge
 
-    return judge.check(path, workload=workload, as_json=as_json)
+    return judge.check(path, given, as_json=as_json)
 
 
 @app.command()
@@ -176,15 +194,25 @@ def heal() -> int:
     return machine.heal()
 
 
+def _open_standard_streams() -> None:
+    """Give what the caller closed somewhere to go: a new file must not become standard output."""
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number is this one
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `winkle` and return its exit code; raises nothing."""
+    _open_standard_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     # Accepted anywhere: people add it to the end of the command that failed.
     debug = _DEBUG in given
     words = [word for word in given if word != _DEBUG]
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
     try:
         code = typer.main.get_command(app).main(
             args=words, prog_name="winkle", standalone_mode=False
@@ -197,6 +225,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             traceback.print_exc()
         return _explain(error)
+    # The verdict stands: another Ctrl-C while the interpreter winds down must not change the code.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     return code if isinstance(code, int) else PASS
 
 

@@ -124,11 +124,13 @@ class Glimpse:
 class Readings:
     """The clocks of one process, or of the program on a node; None was not read.
 
-    `trouble` says why a process could not be lied to or not be looked at.
+    `original`: a process reads them by the kernel's own code.  `trouble` says why a process could
+    not be lied to or not be looked at.
     """
 
     wall: Glimpse | None = None
     monotonic: Glimpse | None = None
+    original: bool = False
     trouble: str = ""
 
 

@@ -17,6 +17,7 @@ from harness.errors import HarnessError
 from harness.generator import Done as Finished
 from harness.generator import Generator, Invoke, Wait
 from harness.history import HistoryWriter
+from harness.monitor import Monitor, Sighting
 from harness.note import Note
 from harness.op import Op
 from harness.protocol import (
@@ -60,6 +61,10 @@ class Controller:
         self.seats: dict[str, Seat] = {}
         self.counts = Counts()
         self.traps = traps
+        self.when_done: Callable[[Op, Op], None] = lambda _asked, _done: None
+        self.sighting: Sighting | None = None
+        self.when_sighted: Callable[[Sighting], None] = lambda _: None
+        self._monitor = Monitor()
         self._history = history
         self._note = note
         self._loop = asyncio.get_running_loop()
@@ -81,6 +86,7 @@ class Controller:
     def order_end(self, name: str) -> None:
         """Expect the end of a worker: it is no problem, and its generator waits for it."""
         self.seats[name].ordered = True
+        self._monitor.gone(name)
 
     def seat_again(self, worker: Worker) -> None:
         """Give a worker that is started again its seat; it goes on as soon as it is ready."""
@@ -128,6 +134,18 @@ class Controller:
             await asyncio.sleep(0.005)
         return []
 
+    def perform(self, name: str, step: Invoke) -> "tuple[int, asyncio.Future[Op]] | None":
+        """Send one operation that no generator asked for; return its place, and its end to come.
+
+        None when the worker is not there, or has an operation open.
+        """
+        seat = self.seats[name]
+        if not seat.ready or seat.main.open is not None:
+            return None
+        self._send(seat, step, None)
+        seat.main.awaited = self._loop.create_future()
+        return seat.main.op_id, seat.main.awaited
+
     def dismiss(self) -> None:
         """Let all workers go: what they say from now on is not recorded."""
         for seat in self.seats.values():
@@ -173,8 +191,10 @@ class Controller:
             self._idle.set()
 
     def _invoke(self, seat: Seat, step: Invoke) -> None:
+        self._send(seat, step, self.traps.spring(seat.worker.name, step.f))
+
+    def _send(self, seat: Seat, step: Invoke, trap: Trap | None) -> None:
         name = seat.worker.name
-        trap = self.traps.spring(name, step.f)
         op_id = self._open(seat.main, name, step.f, step.key, step.value, step.token)
         seat.worker.send(
             SendOp(
@@ -201,6 +221,7 @@ class Controller:
             worker=worker,
         )
         lane.op_id = self._history.append(lane.open)
+        self._look(lane.open, lane.op_id)
         return lane.op_id
 
     def _close(self, lane: Lane, done: Done) -> Op:
@@ -217,13 +238,24 @@ class Controller:
             error=done.error,
             worker=opened.worker,
         )
-        self._history.append(op)
+        self._look(op, self._history.append(op))
         lane.open = None
         if done.result == "info":
             lane.process += self._stride
         setattr(self.counts, done.result, getattr(self.counts, done.result) + 1)
         self.traps.over(lane.op_id, done.result)
+        if lane.awaited is not None:
+            lane.awaited.set_result(op)  # whoever gave up waiting did not cancel it
+            lane.awaited = None
+        self.when_done(opened, op)
         return op
+
+    def _look(self, op: Op, index: int) -> None:
+        """Let the monitors see an op; the first thing that they see to be wrong is told."""
+        sighting = self._monitor.step(op, index)
+        if sighting is not None and self.sighting is None:
+            self.sighting = sighting
+            self.when_sighted(sighting)
 
     # ----------------------------------------------------------------- messages
 
@@ -334,6 +366,7 @@ class Controller:
         for key, token in list(seat.believes.items()):
             self._belief(seat, Belief(key=key, token=token, holds=False, why=f"the worker: {why}"))
         seat.ready = False
+        self._monitor.gone(seat.worker.name)
         self.traps.asleep.discard(seat.worker.name)
         return last
 
@@ -362,8 +395,6 @@ class Controller:
         """Run a step; what it raises ends the run instead of vanishing in the event loop."""
         try:
             function(*arguments)
-        except OSError as error:
-            self._break(HarnessError(f"the record cannot be written: {error}"))
         except Exception as error:  # noqa: BLE001 - handed to whoever awaits the run
             self._break(error)
 

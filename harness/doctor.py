@@ -13,6 +13,7 @@ from harness.local import advice, sandbox
 from harness.plugins import describe, make
 
 OPTIONAL = "(optional)"
+PROBE_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -48,14 +49,16 @@ def _sandbox() -> Iterator[Finding]:
         yield Finding("sandbox", ok=False, text=str(error), fix=advice.DOCKER)
         return
     with tempfile.TemporaryFile() as said:
-        left = sandbox.launch("harness.local.probe", stdout=said.fileno())
+        left = sandbox.launch("harness.local.probe", stdout=said.fileno(), bound_s=PROBE_S)
         said.seek(0)
         records = [json.loads(line) for line in said.read().splitlines()]
     if left.failed is not None:
         text = f"{left.failed.step}: {left.failed.text}"
         yield Finding("sandbox", ok=False, text=text, fix=advice.way_out(left.failed))
         return
-    yield Finding("sandbox", ok=left.code == 0, text="its own namespaces and mounts")
+    whole = left.code == 0
+    text = "its own namespaces and mounts" if whole else f"the probe ended with {left.code}"
+    yield Finding("sandbox", whole, text, "" if whole else "please report this")
     for record in records:
         fix = "" if record["ok"] else "please report this with the output of `winkle doctor --json`"
         if not record["ok"] and record["name"].endswith(OPTIONAL):

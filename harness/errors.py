@@ -6,6 +6,7 @@
     ├── UsageError              the command line or the run file is wrong        (exit 254)
     ├── HarnessError            the harness or a target's start failed           (exit 255)
     │   ├── SandboxError        this machine forbids the local backend; names the step and ways out
+    │   ├── RecordError         the run folder cannot be written any more (disk full)
     │   └── TargetError         a server of the target did not start; carries its last log lines
     └── MalformedHistoryError   a history breaks the rules; names line and reason
 
@@ -31,6 +32,10 @@ class SandboxError(HarnessError):
 
 class TargetError(HarnessError):
     """A server did not start or died before the run; the message ends with its last log lines."""
+
+
+class RecordError(HarnessError):
+    """What happens cannot be written down (disk full, read-only): the run ends, nothing is lost."""
 
 
 class MalformedHistoryError(WinkleError):

@@ -4,7 +4,7 @@ Checkers are pure functions of this record.  Nothing live is in it, so `winkle c
 verdict from the folder alone, also when the harness was killed half-way.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.history import History
@@ -29,8 +29,9 @@ class Evidence:
 
     `spec` is None for a bare history file.  `store_log` is None where the resource keeps no log.
     `fence` is what the store does with tokens (`none`, `checked`, `guarded`), None when not known.
-    `final_ns` is when the final reads began (all faults healed), None when the run never got there.
-    `facts` holds versions and other recorded strings for the report.
+    `final_ns` is when the final phase began (all faults healed), `end_ns` when it was over; None
+    when the run never got there.  `facts` holds versions and other recorded strings for the report,
+    `servers` the names of the servers of each part (`lock`, `store`), empty when not known.
     """
 
     history: History
@@ -42,3 +43,5 @@ class Evidence:
     fence: str | None = None
     final_ns: int | None = None
     facts: dict[str, str] = field(default_factory=dict)
+    servers: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    end_ns: int | None = None

@@ -41,10 +41,25 @@ OpTimeout = Annotated[Text, _text("TIME", "After this an outcome is unknown; 1s 
 Seed = Annotated[Text, _text("N", "Random, and recorded, when not given.")]
 Keys = Annotated[Text, _text("N", "Workload: how many keys.")]
 Think = Annotated[Text, _text("TIME", "Workload: time between check and write.")]
-Rate = Annotated[Text, _text("R", "Workload: operations a second.")]
+Rate = Annotated[Text, _text("R", "Workload: rounds a second.")]
 Check = Annotated[bool | None, typer.Option(help="Workload: ask for the lease before a write.")]
+StopOnFailure = Annotated[
+    bool, typer.Option("--stop-on-failure", help="End the main phase at the first finding seen.")
+]
 Repeat = Annotated[int, typer.Option(metavar="K", min=1, help="K runs, their seeds one apart.")]
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where run folders go.")]
+Checkers = Annotated[Text, _text("W", "Checkers for a bare history of ours; fencing by default.")]
+Model = Annotated[Text, _text("M", "Judge by a model: register, cas, fenced, mutex, kv and so on.")]
+Format = Annotated[
+    str, typer.Option("--format", metavar="F", help="auto|jsonl|jepsen|porcupine|maelstrom")
+]
+Initial = Annotated[Text, _text("V", "What a key holds at first, as JSON; nil by default.")]
+CasFail = Annotated[
+    Text, _text("R", "A failed cas: differed|did-not-happen; as the format has it.")
+]
+NilRead = Annotated[Text, _text("R", "A read of nil: value|anything; as the format has it.")]
+Named = Annotated[Text, _text("NAME", "What the history calls this operation.")]
+Budget = Annotated[str, _text("TIME", "After this a search gives up: unknown.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")]
 
@@ -61,6 +76,8 @@ def values(given: Mapping[str, Any]) -> dict[Place, Any]:
         if name not in _TEXTS and isinstance(value, str):
             value = parse_scalar(value)
         found[("workload", "options", name) if name in _WORKLOAD else (name,)] = value
+    if given.get("stop_on_failure"):
+        found["stop_on_failure",] = True
     if given["fault"]:
         found["faults",] = list(given["fault"])
     return found

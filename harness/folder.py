@@ -15,7 +15,7 @@ A folder whose run was killed half-way is read up to the cut.
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -119,9 +119,11 @@ class RunFolder:
                 for note in notes
                 if note.kind == "problem"
             ],
-            fence=recorded.get("fence"),
+            fence=fence if isinstance(fence := recorded.get("fence"), str) else None,
             final_ns=marks.get("final"),
-            facts=dict(recorded.get("facts", {})),
+            facts=facts_of(recorded),
+            servers=dict(recorded.get("servers", {})),
+            end_ns=marks.get("end"),
         )
 
     def windows(self) -> list[Window]:
@@ -189,6 +191,17 @@ def _point_latest(out: Path, name: str) -> None:
     part.replace(out / "latest")
 
 
+def facts_of(recorded: Mapping[str, Any]) -> dict[str, str]:
+    """Return the versions that a run recorded; a file that somebody edited may hold anything."""
+    facts = recorded.get("facts")
+    return {str(k): str(v) for k, v in facts.items()} if isinstance(facts, dict) else {}
+
+
+def encode_note(note: Note) -> bytes:
+    """Return a note as one line of `notes.jsonl`."""
+    return _encoder.encode(note) + b"\n"
+
+
 class Record:
     """The append-only files of a live run."""
 
@@ -202,7 +215,7 @@ class Record:
 
     def note(self, note: Note) -> None:
         """Append a note.  Raises OSError."""
-        self._notes.write(_encoder.encode(note) + b"\n")
+        self._notes.write(encode_note(note))
 
     def window(self, window: Window) -> None:
         """Append a fault as executed.  Raises OSError."""

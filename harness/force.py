@@ -54,19 +54,33 @@ class Force:
         return await fault.in_force(self._site, nodes)
 
     async def undo(self, fault: Fault, nodes: Sequence[Node]) -> Proof:
-        """Undo a fault and return what the probe sees."""
+        """Undo a fault and return what the probe sees; what raises is a proof of its own.
+
+        An undo that fails must not keep the nodes asleep, nor any other fault in force.
+        """
         async with self._alone(nodes):
             for node in nodes:
                 self._counts[(fault.name, node.name)] -= 1
-            await fault.stop(self._site, nodes)
+            failed = None
+            try:
+                await fault.stop(self._site, nodes)
+            except Exception as error:  # noqa: BLE001 - told as a leftover, whatever it is
+                failed = f"its undo failed ({type(error).__name__}: {error})"
             await self.wake(nodes)
-            return await self._gone(fault, nodes)
+            proof = await self._gone(fault, nodes)
+        if failed is None:
+            return proof
+        text = f"{failed}; a look after that: {proof.text}"
+        return Proof(holds=False, text=text, facts=proof.facts)
 
     async def _gone(self, fault: Fault, nodes: Sequence[Node]) -> Proof:
         """Look until nothing is left, bounded: what was ordered may take its time."""
         deadline = time.monotonic() + _GONE_S
         while True:
-            proof = await fault.gone(self._site, nodes)
+            try:
+                proof = await fault.gone(self._site, nodes)
+            except Exception as error:  # noqa: BLE001 - what cannot be seen gone is a leftover
+                return Proof(holds=False, text=f"the look failed ({type(error).__name__}: {error})")
             if proof.holds or time.monotonic() > deadline:
                 return proof
             await asyncio.sleep(_LOOK_S)

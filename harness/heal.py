@@ -10,11 +10,13 @@ import contextlib
 import fcntl
 import os
 import signal
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 from harness import procfs
 from harness.ledger import ledger_folder, read
+from harness.node import ProcessId
 
 
 def heal(folder: Path | None = None) -> list[str]:
@@ -22,23 +24,35 @@ def heal(folder: Path | None = None) -> list[str]:
     said: list[str] = []
     place = folder or ledger_folder()
     for path in sorted(place.glob("*.jsonl")) if place.is_dir() else []:
-        with path.open("rb") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                said.append(f"{path.stem}: still running, left alone")
-                continue
-            said.extend(f"{path.stem}: {line}" for line in _heal_one(path))
-            path.unlink(missing_ok=True)
+        said.extend(f"{path.stem}: {line}" for line in _heal_file(path))
     return said
 
 
-def _heal_one(path: Path) -> Iterator[str]:
+def _heal_file(path: Path) -> Iterator[str]:
     try:
-        head, entries = read(path)
-    except (ValueError, KeyError) as error:
-        yield f"its ledger cannot be read ({error}); nothing was touched"
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        yield f"cannot be opened ({error.strerror}); nothing was touched"
         return
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            yield "is no file; nothing was touched"
+            return
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield from _heal_dead(path)
+        path.unlink(missing_ok=True)
+    except BlockingIOError:
+        yield "still running, left alone"
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        yield f"is no ledger of ours, or damaged ({error}); nothing was touched, and it stays"
+    except OSError as error:
+        yield f"could not be healed: {error}"
+    finally:
+        os.close(fd)
+
+
+def _heal_dead(path: Path) -> Iterator[str]:
+    head, entries = read(path)
     if not head:
         yield "it never began"
         return
@@ -65,7 +79,10 @@ def _heal_one(path: Path) -> Iterator[str]:
 def _find(namespace: int, inner: int, start: int) -> Iterator[int]:
     """Yield the pid, as seen from here, of the process that the ledger names, if it still lives."""
     for pid in procfs.pids():
-        if procfs.start_ticks(pid) != start or procfs.namespace_inode(pid, "pid") != namespace:
+        if (
+            not procfs.alive(ProcessId(pid, start))
+            or procfs.namespace_inode(pid, "pid") != namespace
+        ):
             continue
         with contextlib.suppress(OSError):
             if procfs.inner_pid(pid) == inner:

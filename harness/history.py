@@ -16,7 +16,7 @@ from typing import Any, Literal, Self
 
 import msgspec
 
-from harness.errors import MalformedHistoryError
+from harness.errors import MalformedHistoryError, RecordError
 from harness.op import Op, Process, decode, encode
 
 Outcome = Literal["ok", "fail", "info", "open"]
@@ -69,7 +69,11 @@ class History:
         return self.ops[-1].time_ns if self.ops else 0
 
 
-def _pair(ops: Sequence[Op]) -> Iterable[Call]:
+def completions(ops: Sequence[Op]) -> dict[int, int]:
+    """Return the position of the completion of each completed invocation, by position.
+
+    Raises MalformedHistoryError.
+    """
     pending: dict[Process, int] = {}
     retired: set[Process] = set()
     completion: dict[int, int] = {}
@@ -105,6 +109,11 @@ def _pair(ops: Sequence[Op]) -> Iterable[Call]:
         if op.type == "info":
             retired.add(op.process)
         completion[start] = i
+    return completion
+
+
+def _pair(ops: Sequence[Op]) -> Iterable[Call]:
+    completion = completions(ops)
     for i, op in enumerate(ops):
         if op.type == "invoke":
             yield _call(ops, i, completion.get(i))
@@ -147,17 +156,20 @@ class HistoryWriter:
         self.count = 0
 
     def append(self, op: Op) -> int:
-        """Write one op and return its index.  Raises OSError (disk full, read-only)."""
+        """Write one op and return its index.  Raises RecordError (disk full, read-only)."""
         self.write(encode(op))
         index = self.count
         self.count += 1
         return index
 
     def write(self, data: bytes) -> None:
-        """Write all of `data` or raise OSError; a short write is continued."""
+        """Write all of `data` or raise RecordError; a short write is continued."""
         view = memoryview(data)
-        while view:
-            view = view[os.write(self._fd, view) :]
+        try:
+            while view:
+                view = view[os.write(self._fd, view) :]
+        except OSError as error:
+            raise RecordError(f"the record cannot be written: {error}") from error
 
     def close(self) -> None:
         """Close the file; may be called twice."""
@@ -191,6 +203,6 @@ def read_history(path: Path) -> History:
     for number, line in enumerate(lines, start=1):
         try:
             ops.append(decode(line))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise MalformedHistoryError(number, f"no op: {error}") from error
     return History(ops, cut)

@@ -14,8 +14,9 @@ import msgspec
 
 from harness.errors import MalformedHistoryError, UsageError
 from harness.evidence import Evidence
-from harness.folder import RunFolder
-from harness.history import History, read_history
+from harness.folder import RunFolder, facts_of
+from harness.history import History
+from harness.importing import load
 from harness.note import LEFTOVER
 from harness.plugins import entries, make
 from harness.results import Results
@@ -41,7 +42,7 @@ def check_history(path: Path, workload: str) -> Results:
     checker: Workload = make("workloads", workload, {})
     end_ns = 0
     try:
-        history = read_history(path)
+        history = load(path, "jsonl").history
     except MalformedHistoryError as error:
         verdict = _unjudged(Reason.MALFORMED, f"{path.name}, {error}")
     else:
@@ -100,7 +101,7 @@ def judge(folder: RunFolder) -> Results:
         error=error,
         interrupted="interrupted" in marks,
         first_finding_s=first_finding_s(verdict.anomalies),
-        facts=dict(recorded.get("facts", {})),
+        facts=facts_of(recorded),
     )
 
 
@@ -159,6 +160,9 @@ def of_run(evidence: Evidence, marks: dict[str, int], error: str | None) -> list
     found = []
     if error is not None:
         found.append(Unknown(reason=Reason.HARNESS_ERROR, text=error))
+    elif "end" not in marks and "interrupted" in marks:
+        text = "the run was interrupted before its end, and was judged up to there"
+        found.append(Unknown(reason=Reason.HARNESS_ERROR, text=text))
     elif "end" not in marks:
         at_s = evidence.history.end_ns / 1e9
         text = f"the harness died: the record ends after {at_s:.3f} s and was judged up to there"
@@ -184,10 +188,15 @@ def first_finding_s(anomalies: Iterable[Anomaly]) -> float | None:
 
 
 def exit_code(results: Results) -> int:
-    """Return the exit code that a run's results stand for."""
+    """Return the exit code that a run's results stand for.
+
+    A leftover never changes the verdict, but a run that left something is no success.
+    """
     if results.interrupted:
         return INTERRUPTED
     if results.error is not None and results.verdict.verdict != "fail":
+        return HARNESS_ERROR
+    if results.leftover and results.verdict.verdict == "pass":
         return HARNESS_ERROR
     return EXIT[results.verdict.verdict]
 

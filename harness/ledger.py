@@ -18,8 +18,12 @@ from harness.errors import HarnessError
 
 def ledger_folder() -> Path:
     """Return where ledgers are kept: `$XDG_STATE_HOME/vanwinkle/ledgers`."""
-    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(state) / "vanwinkle" / "ledgers"
+    return state_home() / "vanwinkle" / "ledgers"
+
+
+def state_home() -> Path:
+    """Return `$XDG_STATE_HOME`, or where it is when nothing is said."""
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
 
 
 class Ledger:
@@ -29,24 +33,26 @@ class Ledger:
         self.path = path
         self._next = 0
         self._open: set[int] = set()
+        head = {
+            "run": str(run),
+            "backend": backend,
+            "boot": procfs.boot_id(),
+            "pid_namespace": procfs.namespace_inode(os.getpid(), "pid"),
+            "init_start": procfs.start_ticks(1),
+        }
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            # Under another name until it is locked and whole: `heal` must never see it free.
+            part = path.with_suffix(".part")
+            self._fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._fd, fcntl.LOCK_EX)
+            self._write(head)
+            part.rename(path)
         except OSError as error:
             raise HarnessError(
                 f"the undo ledger cannot be written ({error}): "
                 "set XDG_STATE_HOME to a folder that can"
             ) from error
-        self._write(
-            {
-                "run": str(run),
-                "backend": backend,
-                "boot": procfs.boot_id(),
-                "pid_namespace": procfs.namespace_inode(os.getpid(), "pid"),
-                "init_start": procfs.start_ticks(1),
-            }
-        )
 
     def _write(self, record: dict[str, Any]) -> None:
         os.write(self._fd, json.dumps(record).encode() + b"\n")

@@ -26,6 +26,7 @@ from harness.trap import Reached, Trap, Traps
 from harness.window import Grade, Proof, Window
 
 _POLL_S = 0.02
+_AGAIN_S = 0.02
 _WARM_UP_LEASES = 0.25
 
 
@@ -196,13 +197,27 @@ class Nemesis:
         still: Proof | None = None
         try:
             begun.on = await self.force.start(fault, begun.nodes)
-            begun.on_ns = self._clock.now_ns() if begun.on.holds else None
-            await self._ends_within(self._length_s(spec))
+            begun.on_ns = self._seen_ns(begun.on)
+            await self._last(fault, spec, begun)
             still = await self.force.look(fault, begun.nodes)
         finally:
             heal_ns = self._clock.now_ns()
             off = await self._undo(fault, spec, begun)
             self._record(self._closed(index, spec, begun, still, heal_ns, off))
+
+    async def _last(self, fault: Fault, spec: FaultSpec, begun: Begun) -> None:
+        """Wait for the length of a window; what could not be told yet is looked at again.
+
+        Some faults show only when something comes by, like a message that is to be lost.
+        """
+        until_s = self._elapsed_s() + self._length_s(spec)
+        while begun.on is not None and begun.on.holds is None:
+            left_s = until_s - self._elapsed_s()
+            if left_s <= 0 or await self._ends_within(min(_AGAIN_S, left_s)):
+                return
+            begun.on = await self.force.look(fault, begun.nodes)
+            begun.on_ns = self._seen_ns(begun.on)
+        await self._ends_within(until_s - self._elapsed_s())
 
     async def _undo(self, fault: Fault, spec: FaultSpec, begun: Begun) -> Proof:
         proof = await self.force.undo(fault, begun.nodes)
@@ -230,6 +245,8 @@ class Nemesis:
             text = "; ".join(p.text for p in proofs if p is not None and p.holds is False)
         elif all(proof is not None and proof.holds for proof in proofs):
             grade = "installed"
+        else:
+            text = "; ".join(p.text for p in proofs if p is not None and p.holds is None)
         return Window(
             spec=index,
             kind=spec.kind,
@@ -240,12 +257,16 @@ class Nemesis:
             requested_ns=begun.requested_ns,
             on_ns=begun.on_ns,
             heal_ns=heal_ns,
-            off_ns=self._clock.now_ns() if off.holds else None,
+            off_ns=self._seen_ns(off),
             grade=grade,
             on=begun.on,
             off=off,
             text=text,
         )
+
+    def _seen_ns(self, proof: Proof) -> int | None:
+        """Return when a probe saw what it was to see, None when it did not."""
+        return self._clock.now_ns() - round(proof.age_s * 1e9) if proof.holds else None
 
     def _never(self, index: int, spec: FaultSpec) -> None:
         self._record(

@@ -112,7 +112,7 @@ def make(kind: Kind, name: str, options: Mapping[str, Any]) -> Any:
         return build(**arguments)
     except PluginError:
         raise
-    except Exception as error:
+    except BaseException as error:
         raise _wrong(what, f"cannot be made: {_sentence(error)}") from error
 
 
@@ -142,7 +142,7 @@ def _load_entry(kind: Kind, name: str) -> Any:
     if name in known:
         try:
             return known[name].load()
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             raise _wrong(what, f"cannot be loaded: {_sentence(error)}{_extra(name)}") from error
     stem, colon, _ = name.partition(":")
     if colon and stem in known:
@@ -175,7 +175,7 @@ def _load_file(what: str, path: Path) -> Any:
     sys.modules[name] = module  # before it runs: dataclasses and pickling look it up
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         del sys.modules[name]
         raise _wrong(what, f"{path} cannot be loaded: {_sentence(error)}") from error
     return module
@@ -189,7 +189,7 @@ def _import(what: str, module: str) -> Any:
         sys.path.append(here)
     try:
         return importlib.import_module(module)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise _wrong(what, f"{module} cannot be imported: {_sentence(error)}") from error
 
 

@@ -16,11 +16,30 @@ _SIGSTOP_BIT = 1 << (signal.SIGSTOP - 1)
 GONE = frozenset("ZX")
 
 
-def _stat_fields(path: str) -> list[str] | None:
+def read(path: str) -> bytes | None:
+    """Return what a file of /proc holds, None when it or its process is gone.
+
+    Faults must be in force within milliseconds and look at every thread, so this is the short way.
+    Raises PermissionError.
+    """
+    data = b""
     try:
-        text = Path(path).read_bytes().decode("ascii", "replace")
-    except OSError:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            while chunk := os.read(fd, 65536):
+                data += chunk
+        finally:
+            os.close(fd)
+    except (FileNotFoundError, ProcessLookupError):
         return None
+    return data
+
+
+def _stat_fields(path: str) -> list[str] | None:
+    data = read(path)
+    if data is None:
+        return None
+    text = data.decode("ascii", "replace")
     # The command name may hold spaces and parentheses; the fields begin after the last ")".
     return text[text.rindex(")") + 2 :].split()
 
@@ -79,10 +98,7 @@ def stop_pending(pid: int) -> bool:
     The first SIGSTOP is used up by stopping; one that is still there was sent by somebody else.
     """
     for thread in thread_states(pid):
-        try:
-            lines = Path(f"/proc/{pid}/task/{thread}/status").read_bytes().splitlines()
-        except OSError:
-            continue
+        lines = (read(f"/proc/{pid}/task/{thread}/status") or b"").splitlines()
         pending = [line for line in lines if line.startswith((b"SigPnd:", b"ShdPnd:"))]
         if any(int(line.split()[1], 16) & _SIGSTOP_BIT for line in pending):
             return True

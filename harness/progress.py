@@ -1,12 +1,12 @@
 """Progress of a run on standard error: a live line on a terminal, plain lines elsewhere."""
 
 import asyncio
-import os
 import sys
 from typing import TYPE_CHECKING, Protocol
 
 from harness.clock import Clock
 from harness.spec import RunSpec
+from harness.terminal import colourful, err
 
 if TYPE_CHECKING:
     from harness.controller import Controller
@@ -29,7 +29,7 @@ class Progress:
         self._spec = spec
         self._quiet = quiet
         self._live: _Status | None = None
-        if not quiet and sys.stderr.isatty() and "NO_COLOR" not in os.environ:
+        if not quiet and colourful(sys.stderr):
             from rich.console import Console
 
             self._live = Console(stderr=True, highlight=False).status("")
@@ -40,7 +40,7 @@ class Progress:
         if self._live is not None:
             self._live.update(text)
         elif not self._quiet:
-            print(f"… {text}", file=sys.stderr, flush=True)  # noqa: T201 - the plain form
+            err(f"… {text}")
 
     async def watch(self, controller: "Controller", nemesis: "Nemesis", until_ns: int) -> None:
         """Tell how the main phase goes, until cancelled."""
@@ -73,7 +73,8 @@ def line(
     counts = controller.counts
     rate = (completed(controller) - last) / every_s
     faults = ", ".join(nemesis.force.shown()) or "none"
+    seen = "" if controller.sighting is None else f"; seen: {controller.sighting.name}"
     return (
         f"main phase, {left_s:.0f} s left: {rate:.0f} ops/s "
-        f"(ok {counts.ok}, fail {counts.fail}, info {counts.info}); faults in force: {faults}"
+        f"(ok {counts.ok}, fail {counts.fail}, info {counts.info}); faults in force: {faults}{seen}"
     )

@@ -162,6 +162,7 @@ def schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "vanwinkle worker protocol",
+        "anyOf": [to_worker, from_worker],
         "properties": {"to_worker": to_worker, "from_worker": from_worker},
         "$defs": components,
     }

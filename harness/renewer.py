@@ -19,6 +19,7 @@ from harness.target import Grant, LockClient, RefusedError
 
 RENEWALS_PER_LEASE = 3
 _GO_TIMEOUT_S = 600.0
+_LOOK_S = 0.02
 
 Send = Callable[[FromWorker], None]
 
@@ -33,10 +34,14 @@ class Holding:
 
 
 class Holdings:
-    """What this worker believes it holds; every change is reported."""
+    """What this worker believes it holds; every change is reported.
 
-    def __init__(self, send: Send) -> None:
+    `believes` is what the client library itself says of a grant, None when it says nothing.
+    """
+
+    def __init__(self, send: Send, believes: Callable[[Grant], bool] | None = None) -> None:
         self._send = send
+        self._believes = believes
         self._lock = threading.Lock()
         self._held: dict[str, Holding] = {}
         self.changed = threading.Event()
@@ -84,12 +89,28 @@ class Holdings:
             return None if holding is None else holding.grant
 
     def expire(self) -> None:
-        """Drop every grant whose lease has ended by this worker's clock."""
+        """Drop every grant whose lease has ended by this worker's clock, or by its library."""
         now = time.monotonic()
         with self._lock:
-            ended = [h.grant for h in self._held.values() if h.deadline <= now]
-        for grant in ended:
-            self.lose(grant.key, "its lease ended by the worker's own clock", grant)
+            held = list(self._held.values())
+        for one in held:
+            if self._believes is not None:
+                if not self._believes(one.grant):
+                    self.lose(one.grant.key, "its client library says so", one.grant)
+            elif one.deadline <= now:
+                self.lose(one.grant.key, "its lease ended by the worker's own clock", one.grant)
+
+    def refused(self, grant: Grant) -> None:
+        """Note that the service refused a renewal; a library may go on believing all the same."""
+        if self._believes is not None and self._believes(grant):
+            self.postpone(grant, time.monotonic() + grant.ttl_s / RENEWALS_PER_LEASE)
+        else:
+            self.lose(grant.key, "the service refused the renewal", grant)
+
+    @property
+    def look_s(self) -> float | None:
+        """How often what the library says must be looked at; None when it says nothing."""
+        return None if self._believes is None else _LOOK_S
 
     def next_due(self) -> Holding | None:
         """Return the holding whose renewal is due first."""
@@ -98,6 +119,8 @@ class Holdings:
 
     def _tell(self, grant: Grant, left_s: float | None, why: str) -> None:
         holds = left_s is not None
+        if self._believes is not None:
+            left_s = None  # the library alone knows when it stops to believe
         self._send(Belief(key=grant.key, token=grant.token, holds=holds, left_s=left_s, why=why))
 
 
@@ -133,8 +156,8 @@ class Renewer:
                 continue
             wait = holding.renew_at - time.monotonic()
             if wait > 0:
-                # A new grant may be due earlier than this one.
-                self._holdings.changed.wait(wait)
+                # A new grant may be due earlier than this one, and a library may stop to believe.
+                self._holdings.changed.wait(min(wait, self._holdings.look_s or wait))
                 self._holdings.changed.clear()
                 continue
             self._renew(holding.grant)
@@ -150,7 +173,7 @@ class Renewer:
             self._client.renew(grant)
         except Exception as error:  # noqa: BLE001 - the error table decides what it means
             if isinstance(error, RefusedError):
-                self._holdings.lose(grant.key, "the service refused the renewal", grant)
+                self._holdings.refused(grant)
             else:
                 # Try again soon: a lease is lost by waiting a third of it after each time-out.
                 self._holdings.postpone(grant, time.monotonic() + grant.ttl_s / 10)

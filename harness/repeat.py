@@ -28,6 +28,8 @@ def command(spec: RunSpec) -> str:
     words += [word for name in _FLAGS if name in spec.options for word in _flag(spec, name)]
     if spec.options.get("check") in (False, "off"):
         words.append("--no-check")
+    if spec.stop_on_failure:
+        words.append("--stop-on-failure")
     return shlex.join([*words, "--seed", str(spec.seed)])
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from harness.errors import UsageError
 from harness.folder import RunFolder
+from harness.runfile import read_file
 from harness.spec import FaultSpec, RunSpec
 from harness.units import Duration
 from harness.window import Window
@@ -22,7 +23,7 @@ _FIXED = ("all", "store", "minority", "majority")
 def replayed(path: Path) -> RunSpec:
     """Return the run that repeats the schedule of a run folder.  Raises UsageError."""
     folder = RunFolder(path)
-    spec, _ = folder.spec()
+    spec = read_file(folder.run_file)  # with its targets: what cannot run is refused now
     main_ns = folder.marks().get("main")
     if main_ns is None:
         raise UsageError(f"{path}: this run never came to its main phase: there is no schedule")
@@ -38,7 +39,7 @@ def schedule(spec: RunSpec, windows: Sequence[Window], main_ns: int) -> tuple[Fa
 def _fixed(spec: RunSpec, window: Window, main_ns: int) -> FaultSpec:
     fault = spec.faults[window.spec]
     last_s = spec.time_s - fault.length.seconds(spec.ttl_s)
-    at = Duration(round(max(0.0, min((window.requested_ns - main_ns) / 1e9, last_s)), 6))
+    at = Duration(round(max(0.0, min((window.requested_ns - main_ns) / 1e9, last_s)), 3))
     who = window.who if window.who in _FIXED else window.nodes[0]
     phase = fault.phase
     return dataclasses.replace(

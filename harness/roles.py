@@ -4,12 +4,14 @@
 are names.  What a role turned out to be is recorded with the fault.
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 
+from harness.bounded import call
 from harness.controller import Controller
 from harness.node import Node
 from harness.target import Cluster, Leader
+
+LEADER_S = 30.0
 
 
 class Roles:
@@ -66,7 +68,7 @@ class Roles:
         if self._leader is None:
             return []
         target, cluster = self._leader
-        leader = await asyncio.to_thread(target.leader, cluster)
+        leader = await call(target.leader, cluster, bound_s=LEADER_S)
         if leader is None:
             return []
         return [leader] if who == "leader" else [name for name in lock if name != leader][:1]

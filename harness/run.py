@@ -2,7 +2,7 @@
 
 ::
 
-    nodes → servers → workers → main phase with faults → heal → final reads → save → judge → report
+    nodes → servers → workers → main phase with faults → heal → final phase → save → judge → report
                                                                                    → tear down
 
 Judging comes before tear-down, and the sandbox's end is the tear-down: nothing that fails there
@@ -11,24 +11,30 @@ rest of the life goes on as always.
 """
 
 import asyncio
-import contextlib
 import os
 import platform
 import signal
 import sys
+import traceback
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from harness import assemble
+from harness import adversary, assemble
 from harness._version import __version__
+from harness.bounded import call
 from harness.clock import MonotonicClock
 from harness.controller import Controller
 from harness.errors import HarnessError, WinkleError
-from harness.folder import Record, RunFolder
+from harness.folder import Record, RunFolder, encode_note
 from harness.generator import Generator
 from harness.hire import Crew
+from harness.history import HistoryWriter
 from harness.ledger import Ledger, ledger_folder
 from harness.local.lab import Lab
+from harness.local.links import BadLinks
+from harness.local.network import Cuts
+from harness.local.proxies import Proxies
+from harness.monitor import Sighting
 from harness.nemesis import Nemesis
 from harness.note import LEFTOVER, Note
 from harness.progress import Progress
@@ -39,10 +45,15 @@ from harness.site import Site
 from harness.spec import RunSpec
 from harness.target import Leader, StoreLog
 from harness.trap import Traps
+from harness.trick import Part
 from harness.upkeep import Keeper
+from harness.witness import ProgramWitness
 
 DATA = Path("/dev/shm/winkle")
-FINAL_S = 10.0
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+FINAL_READS_S = 5.0
+
+LOG_S = 60.0
 
 
 def main(run_dir: Path) -> int:
@@ -50,19 +61,35 @@ def main(run_dir: Path) -> int:
     from harness.judge import HARNESS_ERROR, exit_code, finish
 
     folder = RunFolder(run_dir)
+    for number in SIGNALS[1:]:  # until the event loop takes over, each is like Ctrl-C
+        signal.signal(number, signal.default_int_handler)
     try:
         spec, recorded = folder.spec()
         run = Run(folder, spec, quiet=bool(recorded.get("quiet")))
         asyncio.run(run.live())
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        with HistoryWriter(folder.notes) as notes:
+            notes.write(encode_note(Note(time_ns=0, kind="mark", why="interrupted")))
     except WinkleError as error:
-        sys.stderr.write(f"{error}\n")
-        with contextlib.suppress(OSError):  # a full disk is one of the reasons to come here
-            folder.write("error.txt", str(error).encode())
+        _keep(folder, str(error))
+    except Exception as error:  # noqa: BLE001 - one line for a person, the rest in the log
+        folder.log("harness").write_text(traceback.format_exc())
+        _keep(folder, f"{type(error).__name__}: {error} (all of it: {folder.log('harness')})")
+    for number in SIGNALS:  # nothing may come between a run and its verdict now
+        signal.signal(number, signal.SIG_IGN)
     try:
         return exit_code(finish(folder))
     except OSError as error:
         sys.stderr.write(f"the verdict cannot be written: {error}\n")
         return HARNESS_ERROR
+
+
+def _keep(folder: RunFolder, error: str) -> None:
+    """Write down why the run failed; a full disk is one of the reasons to come here."""
+    try:
+        folder.write("error.txt", error.encode())
+    except OSError:
+        sys.stderr.write(f"{error}\n")
 
 
 class Run:
@@ -71,13 +98,18 @@ class Run:
     def __init__(self, folder: RunFolder, spec: RunSpec, *, quiet: bool) -> None:
         self.folder = folder
         self.spec = spec
-        self.interrupted = False
+        self._signals = 0
+        self._work: asyncio.Task[None] | None = None
         self._controller: Controller | None = None
         self._progress = Progress(spec, quiet=quiet)
         self._parts = Parts(*assemble.targets(spec))
         self._workload = assemble.workload(spec)
         self._faults = assemble.faults(spec)
-        names = [server.name for server in self._parts.servers] + spec.worker_names()
+        self._workers = spec.worker_names() + adversary.wanted(self._faults)
+        self._adversary = adversary.ExtraWorker(spec.ttl_s)
+        names = [server.name for server in self._parts.servers] + self._workers
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise HarnessError(f"two nodes are named {', '.join(twice)}: rename a server")
         self._progress.step("network")
         self._lab = Lab(names, DATA)
         for node in self._lab.nodes.values():
@@ -85,6 +117,12 @@ class Run:
             node.sysctl("net.ipv4.tcp_rto_max_ms", "1000")
         self._servers = Servers(self._parts, self._lab.nodes, folder)
         self._keeper = Keeper(self._lab.nodes, self._servers)
+        self._witness = ProgramWitness(
+            [
+                (self._parts.lock, self._servers.lock_cluster),
+                (self._parts.store, self._servers.store_cluster),
+            ]
+        )
         self._site = self._make_site()
         for fault in self._faults:
             if reason := fault.available(self._site):
@@ -93,14 +131,26 @@ class Run:
     def _make_site(self) -> Site:
         """Gather what faults may touch."""
         names = self._parts.names()
+        clusters = {"lock": self._servers.lock_cluster, "store": self._servers.store_cluster}
+        self._proxies = Proxies(
+            self._lab.nodes,
+            self.spec.worker_names(),
+            {part: [clusters[part][name] for name in names[part]] for part in get_args(Part)},
+        )
+        links = BadLinks(self._lab.nodes, self.spec.seed, self.folder.log("links"))
         return Site(
             nodes=self._lab.nodes,
+            network=Cuts(self._lab.nodes, links.forget),
+            links=links,
+            messages=self._proxies,
             lock_servers=names["lock"],
             store_servers=names["store"],
             workers=self.spec.worker_names(),
             ttl_s=self.spec.ttl_s,
             seed=self.spec.seed,
             upkeep=self._keeper,
+            adversary=self._adversary if adversary.WORKER in self._workers else None,
+            witness=self._witness,
             target=self._parts.lock,
             cluster=self._servers.lock_cluster,
         )
@@ -114,6 +164,7 @@ class Run:
             self.folder.path,
             self.spec.backend,
         )
+        self._on_signals(record, clock)
         try:
             self._progress.step("servers")
             await self._servers.start()
@@ -123,14 +174,14 @@ class Run:
             self._save_facts()
             traps = Traps(lambda _: None)
             self._controller = controller = Controller(clock, record.history, record.note, traps)
+            self._adversary.join(controller)
+            await self._proxies.open()
             await self._hire(controller)
             nemesis = self._nemesis(controller, ledger, clock, record)
             await self._main_phase(controller, nemesis, clock, record)
             await self._final_phase(controller, clock, record)
             await self._save_store_log()
             record.mark(clock.now_ns(), "end")
-        except OSError as error:
-            raise HarnessError(f"the record cannot be written: {error}") from error
         finally:
             self._progress.close()
             if self._controller is not None:
@@ -141,8 +192,9 @@ class Run:
     async def _hire(self, controller: Controller) -> None:
         """Start the workers and wait until each is connected."""
         self._progress.step("workers")
+        self._witness.seats = controller.seats
         self._keeper.crew = Crew(controller, self._lab.nodes, self.folder, self._hello)
-        await self._keeper.crew.hire(self.spec.worker_names())
+        await self._keeper.crew.hire(self._workers)
 
     def _hello(self, name: str) -> Hello:
         spec = self.spec
@@ -151,7 +203,7 @@ class Run:
             worker=name,
             lock={"name": spec.lock.name, "options": both or dict(spec.lock.options)},
             store={"name": spec.store.name, "options": both or dict(spec.store.options)},
-            servers=self._servers.records(),
+            servers=self._proxies.addresses(name, self._servers.records()),
             ttl_s=spec.ttl_s,
             op_timeout_s=spec.op_timeout_s,
         )
@@ -176,7 +228,9 @@ class Run:
         work = asyncio.create_task(
             controller.run(self._generators(self._workload.generators(self.spec)), until_ns)
         )
-        self._on_signals(work, record, clock)
+        self._work = work
+        if self.spec.stop_on_failure:
+            controller.when_sighted = lambda seen: self._stop(seen, work, record)
         nemesis.begin()
         try:
             await asyncio.wait({work})
@@ -189,24 +243,35 @@ class Run:
         if not work.cancelled():
             work.result()
 
-    def _on_signals(
-        self, work: "asyncio.Task[None]", record: Record, clock: MonotonicClock
-    ) -> None:
+    def _stop(self, seen: Sighting, work: "asyncio.Task[None]", record: Record) -> None:
+        """End the main phase: there is something to show."""
+        self._progress.step(f"{seen.name}: {seen.sentence}; the main phase ends here")
+        record.mark(seen.time_ns, f"stopped by {seen.name}")
+        work.cancel()
+
+    def _on_signals(self, record: Record, clock: MonotonicClock) -> None:
+        """The first signal ends the main phase, or the start; a second ends the whole life."""
+        life = asyncio.current_task()
+        assert life is not None
+
         def interrupt() -> None:
-            if not self.interrupted:
-                self.interrupted = True
+            self._signals += 1
+            if self._signals == 1:
                 record.mark(clock.now_ns(), "interrupted")
-            work.cancel()
+            if self._work is None or self._signals > 1:
+                life.cancel()
+            else:
+                self._work.cancel()
 
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in SIGNALS:
             loop.add_signal_handler(number, interrupt)
 
     async def _final_phase(
         self, controller: Controller, clock: MonotonicClock, record: Record
     ) -> None:
-        """Let what is open end, let what was delayed happen, then read everything."""
-        self._progress.step("final reads")
+        """Let what is open end, let what was delayed happen, then see whether all goes on."""
+        self._progress.step("final phase")
         wait_s = 2 * self.spec.op_timeout_s + 1
         for name in await controller.drain(wait_s):
             record.note(
@@ -220,7 +285,7 @@ class Run:
             )
         await asyncio.sleep(self.spec.op_timeout_s)
         record.mark(clock.now_ns(), "final")
-        until_ns = clock.now_ns() + int(FINAL_S * 1e9)
+        until_ns = clock.now_ns() + int((self.spec.progress_s + FINAL_READS_S) * 1e9)
         await controller.run(self._generators(self._workload.final(self.spec)), until_ns)
         await controller.drain(wait_s)
 
@@ -230,7 +295,7 @@ class Run:
     async def _save_store_log(self) -> None:
         store = self._parts.store
         if isinstance(store, StoreLog):
-            log = await asyncio.to_thread(store.store_log, self._servers.store_cluster)
+            log = await call(store.store_log, self._servers.store_cluster, bound_s=LOG_S)
             self.folder.write_store_log(log)
 
     def _save_facts(self) -> None:
@@ -244,5 +309,6 @@ class Run:
             **self._parts.versions(),
         }
         _, recorded = self.folder.spec()
-        recorded |= {"facts": facts, "fence": self._parts.fence}
+        servers = {part: list(names) for part, names in self._parts.names().items()}
+        recorded |= {"facts": facts, "fence": self._parts.fence, "servers": servers}
         self.folder.write("run.yaml", to_yaml(self.spec, recorded).encode())

@@ -33,8 +33,9 @@ ROLES = (
     "all",
     "store",
 )
-_NUMBERED = re.compile(r"(worker|server):(\d{1,4})\Z")
-_WORKER = re.compile(r"([wr])(\d{1,4})\Z")
+_NUMBERED = re.compile(r"(worker|server):([0-9]{1,4})\Z")
+_WORKER = re.compile(r"([wr])([0-9]{1,4})\Z")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}\Z")
 _PARTS: Mapping[str, tuple[type, str]] = {
     "lock": (LockService, "lock service"),
     "store": (Store, "store"),
@@ -147,12 +148,26 @@ def _plays(part: Part, name: str, made: object, mistakes: list[Mistake]) -> bool
     return False
 
 
+def _server_complaint(server: Server) -> str | None:
+    """Return why a server cannot be started anywhere, None when it can."""
+    if not _NAME.match(str(server.name)):
+        return f"found the server name {show(server.name)}; allowed: letters, digits, - and _"
+    if _WORKER.match(server.name) or server.name == "a1":
+        return f"found the server name {server.name}, which is a worker's; allowed: another one"
+    if not isinstance(server.port, int) or not 1 <= server.port <= 65535:
+        return f"server {server.name}: found the port {show(server.port)}; allowed: 1 to 65535"
+    words = list(server.argv) if not isinstance(server.argv, str) else []
+    if not words or not all(isinstance(word, str) for word in words):
+        return f"server {server.name}: found argv {show(server.argv)}; allowed: a list of texts"
+    return None
+
+
 def _servers(part: Part, target: Any | None, mistakes: list[Mistake]) -> list[str] | None:
     if target is None:
         return None
     try:
         found = list(target.servers())
-    except Exception as error:  # noqa: BLE001 - a target's own code, reported in one line
+    except BaseException as error:  # noqa: BLE001 - a target's own code, reported in one line
         text = str(error) if isinstance(error, UsageError) else f"{type(error).__name__}: {error}"
         mistakes.append(Mistake((part,), f"{target.name} cannot say its servers: {text}"))
         return None
@@ -160,6 +175,9 @@ def _servers(part: Part, target: Any | None, mistakes: list[Mistake]) -> list[st
         if not isinstance(server, Server):
             text = f"{target.name} is no target: servers() returned {type(server).__name__}"
             mistakes.append(Mistake((part,), f"{text}, it must return Server records"))
+            return None
+        if complaint := _server_complaint(server):
+            mistakes.append(Mistake((part,), f"{target.name}: {complaint}"))
             return None
     return [server.name for server in found]
 

@@ -260,6 +260,7 @@ def _spec(draft: Draft, default_seed: int) -> RunSpec:
         ttl_s=draft.ttl,
         time_s=draft.time,
         op_timeout_s=draft.op_timeout,
+        stop_on_failure=draft.stop_on_failure,
         seed=default_seed if draft.seed is None else draft.seed,
     )
 
@@ -298,6 +299,8 @@ def to_yaml(spec: RunSpec, recorded: Mapping[str, Any] | None = None) -> str:
         "op_timeout": _exact(Duration(spec.op_timeout_s)),
         "seed": spec.seed,
     }
+    if spec.stop_on_failure:
+        values["stop_on_failure"] = True
     if recorded is not None:
         values["recorded"] = dict(recorded)
     # ASCII only: PyYAML writes some line breaks of Unicode bare, and reads them back as spaces.

@@ -28,14 +28,15 @@ BACKENDS = ("local",)
 RANDOM = "random"
 RANDOM_COUNT = 3
 SEED_MAX = 2**63 - 1
+SECONDS_MAX = 24 * 3600.0
 _UNITS = r"^\s*\d+(\.\d+)?\s*(us|ms|s|m|h)\s*$"
 _LEASES = r"^\s*\d+(\.\d+)?\s*(us|ms|s|m|h|leases?)\s*$"
 
 
 def _seconds(value: object) -> float:
     seconds = parse_seconds(value)
-    if seconds <= 0:
-        raise ValueError(f"found {show(value)}; allowed: more than 0s")
+    if not 1e-3 <= seconds <= SECONDS_MAX:
+        raise ValueError(f"found {show(value)}; allowed: 1ms to {SECONDS_MAX / 3600:g}h")
     return seconds
 
 
@@ -174,9 +175,20 @@ class Draft(BaseModel):
     )
     workers: int = Field(3, strict=True, ge=1, le=50, description="processes that want the lock")
     readers: int = Field(1, strict=True, ge=0, le=50, description="processes that only read")
-    ttl: Seconds = Field(2.0, description="the lease that the workers ask for")
-    time: Seconds = Field(15.0, description="how long the workers work")
-    op_timeout: Seconds = Field(1.0, description="after this an operation's outcome is unknown")
+    ttl: Seconds = Field(
+        2.0, json_schema_extra={"default": "2s"}, description="the lease that the workers ask for"
+    )
+    time: Seconds = Field(
+        15.0, json_schema_extra={"default": "15s"}, description="how long the workers work"
+    )
+    op_timeout: Seconds = Field(
+        1.0,
+        json_schema_extra={"default": "1s"},
+        description="after this an operation's outcome is unknown",
+    )
+    stop_on_failure: bool = Field(
+        default=False, strict=True, description="end at the first thing that the monitors see"
+    )
     seed: int | None = Field(None, strict=True, ge=0, le=SEED_MAX, description="random by default")
     recorded: Any = Field(None, description="what a run adds to its own run.yaml; ignored")
 

@@ -17,11 +17,15 @@ from harness.text import tail
 
 @dataclass
 class Lane:
-    """A sequence of processes, one after the other: an `info` retires a process, not its lane."""
+    """A sequence of processes, one after the other: an `info` retires a process, not its lane.
+
+    `awaited` is set when the open operation ends.
+    """
 
     process: int
     open: Op | None = None
     op_id: int = -1
+    awaited: "asyncio.Future[Op] | None" = None
 
 
 @dataclass

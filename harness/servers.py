@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from harness.bounded import call
 from harness.cluster import command, places, records_of
 from harness.crew import how_ended, watch_exit
 from harness.errors import TargetError
@@ -134,11 +135,11 @@ class Servers:
     async def missing(self, name: str) -> str | None:
         """Return None when this one server answers, else what is missing."""
         target, _, cluster = self._homes[name]
-        return await asyncio.to_thread(_mute, target, cluster[name])
+        return await call(_mute, target, cluster[name], bound_s=START_S)
 
     async def _await_ready(self, target: Target, cluster: Cluster) -> None:
         deadline = time.monotonic() + START_S
-        while missing := await asyncio.to_thread(_missing, target, cluster):
+        while missing := await call(_missing, target, cluster, bound_s=START_S):
             self._raise_if_ended(cluster)
             if time.monotonic() > deadline:
                 last = cluster.places[0].name
@@ -172,8 +173,8 @@ def _missing(target: Target, cluster: Cluster) -> str | None:
     if isinstance(target, Ready):
         try:
             return target.ready(cluster)
-        except OSError as error:
-            return str(error)
+        except Exception as error:  # noqa: BLE001 - a target's own code: said, and asked again
+            return f"ready() raised {type(error).__name__}: {error}"
     return None
 
 

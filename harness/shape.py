@@ -3,6 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+QUEUE_S = 1.0  # what a link of bounded rate holds; more is lost
+OVERTAKEN_S = 0.01  # how long a packet that is reordered is held back
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -40,3 +43,14 @@ def together(shapes: Iterable[Shape]) -> Shape:
 def _either(one: float, other: float) -> float:
     """The chance that at least one of two independent things happens."""
     return one + other - one * other
+
+
+def slowest_s(shapes: Iterable[Shape]) -> float:
+    """Return how long a packet may take, at most, over the worst of some links."""
+    return max((_slow_s(shape) for shape in shapes), default=0.0)
+
+
+def _slow_s(shape: Shape) -> float:
+    queued = QUEUE_S if shape.rate_bytes_s is not None else 0.0
+    overtaken = OVERTAKEN_S if shape.reorder else 0.0
+    return shape.delay_s + shape.jitter_s + queued + overtaken

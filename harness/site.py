@@ -6,14 +6,15 @@ those that it can, a fault asks for those that it needs and says which is missin
 seconds, all sizes in bytes.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from harness.clocks import Applied, Moment, Readings, Skew
 from harness.node import Node
 from harness.shape import Shape
 from harness.target import Cluster, Server, Target
+from harness.trick import Hit, Part, Trick
 
 # Directed: packets from the first node to the second.
 Pair = tuple[str, str]
@@ -25,13 +26,15 @@ class Passage:
 
     `old` is a connection that stood before the cut, `new` one that was asked for just now; None
     means that it says nothing: not tried, or the way back is cut and TCP needs both.  `refused`:
-    the sender was told that it may not.
+    the sender was told that it may not.  `sent_s` is when the last of it was sent, by the monotonic
+    clock.
     """
 
     datagram: bool
     old: bool | None = None
     new: bool | None = None
     refused: bool = False
+    sent_s: float = 0.0
 
     @property
     def whole(self) -> bool:
@@ -68,15 +71,19 @@ class Network(Protocol):
         """All pairs that any owner has ordered cut."""
         ...
 
+    def cut_since(self, since_s: float) -> frozenset[Pair]:
+        """All pairs that were cut at any time since the monotonic clock showed `since_s`."""
+        ...
+
     async def passes(self, pairs: Sequence[Pair], more_s: float = 0.0) -> Mapping[Pair, Passage]:
         """Send over each pair and return what arrived; never by asking the rules.
 
-        Takes a few milliseconds when all arrives, else about ten and `more_s`: what a slow link
-        needs on top.
+        Takes a few milliseconds, and `more_s` when something does not arrive: what slow links need
+        on top.  What nobody cuts is waited for longer, half a second.
         """
         ...
 
-    def stopped_packets(self) -> int:
+    async def stopped_packets(self) -> int:
         """Return how many packets were stopped so far, as counted by whatever stops them."""
         ...
 
@@ -85,13 +92,15 @@ class Network(Protocol):
 class Burst:
     """What became of a burst of numbered datagrams over a pair.
 
-    `delay_s` is the median of the travel times and `spread_s` their range, None when none arrived.
+    `delay_s` is the median of the travel times, `least_s` the shortest and `spread_s` their range;
+    None when none arrived.
     `lost`, `doubled` and `swapped` (arrived after a later one) count datagrams; `rate_bytes_s` is
     the throughput at the receiver, None with less than two.
     """
 
     sent: int
     delay_s: float | None
+    least_s: float | None
     spread_s: float | None
     lost: int
     doubled: int
@@ -118,14 +127,37 @@ class Links(Protocol):
         """Undo the shaping of an owner, and deliver what is held; may come twice."""
         ...
 
-    def shaped_now(self) -> Mapping[Pair, Shape]:
-        """All pairs that any owner has ordered bad, with all that was ordered for them."""
+    def shaped_now(self, but: str | None = None) -> Mapping[Pair, Shape]:
+        """All pairs that any owner has ordered bad, with all that was ordered; `but` one owner."""
         ...
 
     async def measure(
         self, pairs: Sequence[Pair], count: int, size_bytes: int, gap_s: float, wait_s: float
     ) -> Mapping[Pair, Burst]:
         """Send `count` datagrams over each pair, `gap_s` apart, and wait `wait_s` for the last."""
+        ...
+
+
+class Messages(Protocol):
+    """Ability of a run: play tricks on messages, by proxies between workers and servers."""
+
+    def unavailable(self, part: Part) -> str | None:
+        """Return None when a proxy stands before each server of a part, else why not.
+
+        Asked before workers are told their servers' addresses: who does not ask has no proxy.
+        """
+        ...
+
+    def arm(self, owner: str, trick: Trick, nodes: Collection[str]) -> None:
+        """Play a trick on the next messages of some workers, or of all with some servers."""
+        ...
+
+    def disarm(self, owner: str) -> None:
+        """Play it no longer, and end the connections that it spoilt; may come twice."""
+        ...
+
+    def hits(self, owner: str) -> Sequence[Hit]:
+        """Return what happened so far to the messages that an owner meant."""
         ...
 
 
@@ -186,7 +218,7 @@ class Clocks(Protocol):
     the one before it counts again.
     """
 
-    def trouble(self) -> str | None:
+    def unavailable(self) -> str | None:
         """Return why no clock can be set here at all, None when it can."""
         ...
 
@@ -218,7 +250,10 @@ class Clocks(Protocol):
 class ClockSettable(Protocol):
     """Ability of a node: lie to its processes about the time."""
 
-    clocks: Clocks
+    @property
+    def clocks(self) -> Clocks:
+        """The clocks of its processes."""
+        ...
 
 
 class Witness(Protocol):
@@ -288,8 +323,8 @@ class DataFolder(Protocol):
         """Copy the folder as it lies now, in place of an older copy of that name."""
         ...
 
-    def put_back(self, copy: str | None) -> None:
-        """Replace what lies there by a copy, or by nothing (None)."""
+    def put_back(self, copy: str | None, *, aside: str | None = None) -> None:
+        """Replace what lies there by a copy, or by nothing (None); keep it as the copy `aside`."""
         ...
 
     def drop(self, copy: str) -> None:
@@ -301,15 +336,45 @@ class DataFolder(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Tokens:
+    """What is known of the tokens of one key.
+
+    `granted` to anybody so far, in the order of the answers; `accepted` is the highest with which a
+    write of an honest worker was acknowledged, None when there was none.
+    """
+
+    granted: Sequence[int]
+    accepted: int | None
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One operation as it was recorded: its place in the history, how it ended, what it brought.
+
+    `value` is what was written.
+    """
+
+    op: int | None
+    outcome: Literal["ok", "fail", "info"]
+    error: str | None = None
+    result: Any = None
+    value: Any = None
+
+
 class Adversary(Protocol):
     """Ability of a run: one more worker, that does what it is told and is recorded like any."""
 
-    async def perform(self, f: str, key: str, value: Any, token: int | None) -> str:
-        """Perform one operation and return its outcome (`ok`, `fail`, `info`)."""
+    async def perform(self, f: str, key: str, token: int | None = None) -> Attempt:
+        """Perform one operation, bounded in time.
+
+        `read`; `write`, of a value that nobody wrote before; `renew` or `release`, of a grant that
+        is made up of key and token.
+        """
         ...
 
-    def granted(self) -> Mapping[str, Sequence[int]]:
-        """Return the tokens that were granted so far, by key, oldest first."""
+    def tokens(self) -> Mapping[str, Tokens]:
+        """Return what is known of the tokens of each key of which any was granted."""
         ...
 
 
@@ -318,8 +383,8 @@ class Site:
     """The place of a run.  What is None cannot be done there.
 
     `lock_servers`, `store_servers`, `workers` are node names; `target` and `cluster` are the lock
-    service's, for abilities such as membership.  `seed` is the run's: a fault draws from a stream of it
-    that bears its own name.
+    service's, for abilities such as membership.  `seed` is the run's: a fault draws from a stream
+    of it that bears its own name.
     """
 
     nodes: Mapping[str, Node]
@@ -330,6 +395,7 @@ class Site:
     seed: int = 0
     network: Network | None = None
     links: Links | None = None
+    messages: Messages | None = None
     upkeep: Upkeep | None = None
     adversary: Adversary | None = None
     witness: Witness | None = None

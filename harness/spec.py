@@ -82,6 +82,12 @@ class RunSpec:
     time_s: float = 15.0
     op_timeout_s: float = 1.0
     seed: int = 0
+    stop_on_failure: bool = False
+
+    @property
+    def progress_s(self) -> float:
+        """Seconds within which the system must make progress after all faults were healed."""
+        return max(10.0, 5 * self.ttl_s)
 
     @property
     def one_target(self) -> bool:

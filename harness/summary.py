@@ -13,7 +13,7 @@ import msgspec
 from harness.history import split_lines
 from harness.results import Results
 from harness.terminal import printable
-from harness.verdict import Anomaly
+from harness.verdict import Anomaly, Unknown
 from harness.window import Window
 
 FINDINGS_MAX = 5
@@ -26,9 +26,7 @@ def lines(results: Results, folder: Path | None = None) -> list[str]:
     verdict = results.verdict
     found = [f"{verdict.verdict.upper()}: {verdict.headline}"]
     found += _findings(verdict.anomalies)
-    found += [f"  unknown because {item.reason}: {item.text}" for item in verdict.unknown]
-    if results.error is not None:
-        found.append(f"  the harness failed: {results.error}")
+    found += [f"  unknown because {item.reason}{_more(item, results)}" for item in verdict.unknown]
     if results.interrupted:
         found.append("  interrupted: judged up to there")
     if folder is not None and (counts := proven_faults(folder)) is not None:
@@ -50,6 +48,12 @@ def proven_faults(folder: Path) -> tuple[int, int] | None:
     except (OSError, msgspec.DecodeError):
         return None
     return sum(window.grade == "installed" for window in windows), len(windows)
+
+
+def _more(reason: Unknown, results: Results) -> str:
+    """What the line of a reason adds to the headline; the error of a harness is said apart."""
+    said = reason.text in results.verdict.headline or reason.text == results.error
+    return "" if said else f": {reason.text}"
 
 
 def _findings(anomalies: Sequence[Anomaly]) -> Iterable[str]:

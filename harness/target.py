@@ -11,7 +11,7 @@ system said no, and proves that nothing happened), or it raises anything else, w
 error table turns into `fail` (proven to have had no effect) or `info` (nobody knows; the default).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -78,6 +78,20 @@ class LeaseCheck(Protocol):
 
     def check(self, grant: Grant) -> bool:
         """Return whether the service says that this grant holds the lock now."""
+        ...
+
+
+@runtime_checkable
+class Believes(Protocol):
+    """Ability of a lock client: say itself whether its user takes the lock for held.
+
+    Without it a worker ends its own hold when the lease has run out by its clock, or when a renewal
+    is refused.  A library with a flag or a session of its own (`is_acquired`, `is_leader`) tells
+    more, or less: what it says is then what the worker believes.
+    """
+
+    def believes(self, grant: Grant) -> bool:
+        """Return what the library says now, without asking the service; called from any thread."""
         ...
 
 
@@ -166,6 +180,16 @@ class LockService(Protocol):
     def lock(self, cluster: Cluster, timeout_s: float) -> LockClient:
         """Make a client whose every call ends within about `timeout_s`."""
         ...
+
+
+@runtime_checkable
+class Forgeable(Protocol):
+    """Ability of a lock service: a grant can be made up from key and token.
+
+    `by_token` names the operations for which that is enough, with no `handle`: `renew`, `release`.
+    """
+
+    by_token: Collection[str]
 
 
 @runtime_checkable

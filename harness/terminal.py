@@ -2,7 +2,8 @@
 
 Text that came from a target is data: its control characters are shown escaped, so that a server
 cannot colour, clear or retitle the terminal of the person who reads its error message.  A reader
-that goes away early (`winkle list | head -1`) is no error and changes no exit code.
+that goes away early (`winkle list | head -1`), a closed or full output: no error, and no change of
+any exit code, since what counts is on disk.
 """
 
 import os
@@ -34,10 +35,13 @@ def printable(text: str) -> str:
     )
 
 
-def colourful(stream: TextIO) -> bool:
+def colourful(stream: TextIO | None) -> bool:
     """Whether colours are wanted there: a terminal, and neither NO_COLOR nor TERM=dumb."""
     return (
-        stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") != "dumb"
+        stream is not None
+        and stream.isatty()
+        and not os.environ.get("NO_COLOR")
+        and os.environ.get("TERM", "") != "dumb"
     )
 
 
@@ -56,12 +60,15 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def _write(stream: TextIO, text: str) -> None:
+def _write(stream: TextIO | None, text: str) -> None:
+    if stream is None:  # the caller closed it before we began
+        return
     try:
         stream.write(text + "\n")
         stream.flush()
-    except BrokenPipeError:
-        # The buffer still holds the line and would fail again at exit, so it must drain somewhere.
+    except OSError:
+        # A reader that left, a full disk: what is shown changes no verdict.  The buffer still
+        # holds the line and would fail again at exit, so it must drain somewhere.
         sink = os.open(os.devnull, os.O_WRONLY)
         os.dup2(sink, stream.fileno())
         os.close(sink)

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_PATTERN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(us|ms|s|m|h|leases?)\s*\Z")
+_PATTERN = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(us|ms|s|m|h|leases?)\s*\Z")
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,16 @@ Grade = Literal["installed", "not-effective", "indeterminate"]
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True):
-    """What a probe saw: `holds` None means that it could not tell; `text` is for people."""
+    """What a probe saw: `holds` None means that it could not tell; `text` is for people.
+
+    `age_s` is how long before the answer it was seen: a probe that waits in vain for a packet knows
+    in the end that it did not pass when it was sent.
+    """
 
     holds: bool | None
     text: str
     facts: dict[str, Any] = {}
+    age_s: float = 0.0
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

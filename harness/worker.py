@@ -38,6 +38,7 @@ from harness.protocol import (
 )
 from harness.renewer import Holdings, Renewer
 from harness.target import (
+    Believes,
     Grant,
     LeaseCheck,
     LockClient,
@@ -96,6 +97,7 @@ class Operator:
         self._targets = targets
         self._verbs: dict[str, Callable[[SendOp], Result]] = {
             "acquire": self._acquire,
+            "renew": self._renew,
             "release": self._release,
             "check": self._check,
             "read": self._read,
@@ -147,30 +149,39 @@ class Operator:
         self._holdings.gain(grant, began)
         return Result({"ttl_s": grant.ttl_s}, grant.token)
 
-    def _release(self, op: SendOp) -> Result:
-        grant = self._holdings.lose(_key(op), "released")
+    def _renew(self, op: SendOp) -> Result:
+        """Renew a grant that is made up: what this worker holds, it renews by itself."""
+        grant = _made_up(op)
         if grant is None:
-            raise RefusedError("not-holder", "this worker knows that it lost the lock")
+            raise RefusedError("no-effect", "only a grant that is made up is renewed on order")
+        self._lock.renew(grant)
+        return Result()
+
+    def _release(self, op: SendOp) -> Result:
+        grant = _made_up(op) or self._holdings.lose(_key(op), "released")
+        if grant is None:
+            raise RefusedError("no-effect", "this worker knows that it lost the lock")
         self._lock.release(grant)
         return Result()
 
     def _check(self, op: SendOp) -> Result:
         key = _key(op)
         held: bool | None = None
+        told: dict[str, bool] = {}
         if op.value["ask"]:
-            held = self._held(key)
+            grant = self._holdings.grant(key)
+            held = grant is not None and self._still_held(grant)
+            told = {"asked": False} if grant is None else {}  # then it knows by itself
         self._phase("lease-checked", op, op.token)
         if held is not False:
             time.sleep(op.value["think_ms"] / 1000)
             self._phase("before-write", op, op.token)
-        return Result({"held": held})
+        return Result({"held": held, **told})
 
-    def _held(self, key: str) -> bool:
-        grant = self._holdings.grant(key)
-        if grant is None:
-            return False
+    def _still_held(self, grant: Grant) -> bool:
         if isinstance(self._lock, LeaseCheck) and not self._lock.check(grant):
-            self._holdings.lose(key, "the service says that somebody else holds it, or nobody")
+            why = "the service says that somebody else holds it, or nobody"
+            self._holdings.lose(grant.key, why)
             return False
         return True
 
@@ -196,6 +207,13 @@ def _check_stored(stored: object, verb: str) -> None:
         )
     if stored.token is not None and not isinstance(stored.token, int):
         raise AdapterError(f"{verb} returned the token {stored.token!r}, it must be an int or None")
+
+
+def _made_up(op: SendOp) -> Grant | None:
+    """Return the grant that nobody gave and that an adversary is told to use, None if it is not."""
+    if not isinstance(op.value, dict) or not op.value.get("made_up"):
+        return None
+    return Grant(_key(op), op.token, float(op.value["ttl_s"]))
 
 
 def _key(op: SendOp) -> str:
@@ -244,7 +262,8 @@ def serve(wire: Wire) -> int:
         traceback.print_exc()
         wire.send(Failed(error=f"{type(error).__name__}: {plain(str(error))}"))
         return 1
-    holdings = Holdings(wire.send)
+    own = operator_lock.believes if isinstance(operator_lock, Believes) else None
+    holdings = Holdings(wire.send, own)
     renewer = Renewer(wire.send, renewer_lock, targets.lock, holdings)
     operator = Operator(wire, operator_lock, store, holdings, targets)
     inbox: queue.SimpleQueue[SendOp] = queue.SimpleQueue()
@@ -262,9 +281,7 @@ def serve(wire: Wire) -> int:
         elif isinstance(message, Go):
             renewer.go(message)
         elif isinstance(message, ReadClock):
-            now = ClockRead(
-                id=message.id, wall_ns=time.time_ns(), monotonic_ns=time.monotonic_ns()
-            )
+            now = ClockRead(id=message.id, wall_ns=time.time_ns(), monotonic_ns=time.monotonic_ns())
             wire.send(now)
     return 0
 

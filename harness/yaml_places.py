@@ -177,6 +177,8 @@ def _number(node: yaml.ScalarNode) -> tuple[Any, str | None]:
         value = reader.construct_yaml_int(node) if whole else reader.construct_yaml_float(node)
     except ValueError:
         return node.value, f"found {show(node.value)}; allowed: a number"
+    if whole and abs(value) >= 1 << 64:  # Python refuses to show thousands of digits
+        return node.value, "found a number of more than 64 bits; allowed: a smaller one"
     if not whole and not math.isfinite(value):
         return node.value, f"found {show(node.value)}; allowed: a finite number"
     return value, None

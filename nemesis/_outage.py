@@ -5,10 +5,10 @@ lives there, and nobody accepts.  That it is up again is seen by the same two lo
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from harness.node import Killable, Node
-from harness.site import Site, Upkeep
+from harness.site import DataFolder, Site, Upkeep
 from harness.target import Server
 from harness.window import Proof
 
@@ -67,3 +67,52 @@ async def look_up(site: Site, nodes: Sequence[Node]) -> Proof:
     troubles = await asyncio.gather(*(upkeep.trouble(name) for name in free))
     said = "; ".join(trouble for trouble in troubles if trouble)
     return Proof(holds=not said, text=said or f"{', '.join(free)} runs and answers")
+
+
+async def start_on_changed_data(
+    site: Site, owner: str, node: Node, fault: str, newest: str
+) -> str | None:
+    """Start a node on data that a fault changed, and return why that failed, None if it did not.
+
+    A server may refuse such data, and is right to; then it gets the copy `newest` of what it had
+    before, and is started once more.  One that answered and ends later keeps what it has, since
+    what it promised meanwhile must not be taken from it as well: its end is what `fault` left.
+    """
+    assert isinstance(node, DataFolder)
+    upkeep = upkeep_of(site)
+    upkeep.blame(node.name, fault)
+    await upkeep.start_again(owner, node.name)
+    refusal = None if upkeep.kept_down(node.name) else await upkeep.trouble(node.name)
+    if refusal is not None:
+        await upkeep.end(owner, node.name)
+        await asyncio.to_thread(node.put_back, newest)
+        await upkeep.start_again(owner, node.name)
+    await asyncio.to_thread(node.drop, newest)
+    return refusal
+
+
+def refused(refusals: Mapping[str, str]) -> list[Proof]:
+    """Tell of each server that did not start on changed data; the whole text is in the facts."""
+    return [
+        Proof(
+            holds=True,
+            text=f"{name} did not start on that, so it got back what it had; "
+            f"its last word: {_last_line(said)}",
+            facts={"refused": said},
+        )
+        for name, said in refusals.items()
+    ]
+
+
+def _last_line(text: str) -> str:
+    return text.strip().splitlines()[-1].strip()
+
+
+def all_hold(proofs: Iterable[Proof]) -> Proof:
+    """Return the proof that all of these hold."""
+    listed = list(proofs)
+    return Proof(
+        holds=bool(listed) and all(proof.holds for proof in listed),
+        text="; ".join(proof.text for proof in listed),
+        facts={key: value for proof in listed for key, value in proof.facts.items()},
+    )

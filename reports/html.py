@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.evidence import Evidence, Problem
-from harness.judge import LEFTOVER
+from harness.note import LEFTOVER
 from harness.results import Results
 from harness.verdict import Outcome, Reason, Verdict
 from reports import tables

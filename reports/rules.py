@@ -32,6 +32,9 @@ _MUST = {
     "premature-expiry": (
         "A lease that was renewed must not end before its time has passed since that renewal."
     ),
+    "no-progress-after-heal": (
+        "When all faults are gone, the system must grant, renew and answer again within a bound."
+    ),
     "zombie-lease": (
         "A lock must become free after its release, and at the latest when its lease has ended."
     ),

@@ -65,6 +65,7 @@ class Etcd:
     """An etcd cluster, `etcd1`..`etcdN`: leases, with create revisions as fencing tokens."""
 
     name = "etcd"
+    by_token = ("release",)  # a renewal needs the lease as well
 
     class Options(BaseModel):
         """Options of the target `etcd`."""

@@ -6,7 +6,7 @@ through the same door as a recorded history.  Events of one instant keep the ord
 calls were written down.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ from harness.history import Call, History
 from harness.note import Note
 from harness.op import Op, OpType
 from harness.target import Accept
-from harness.window import Window
+from harness.window import Grade, Proof, Window
 
 MS = 1_000_000
 
@@ -193,6 +193,34 @@ class Script:
             )
         )
 
+    def fault(
+        self,
+        kind: str,
+        nodes: Sequence[str],
+        on: float,
+        off: float | None,
+        *,
+        cut: Sequence[str] = (),
+        grade: Grade = "installed",
+    ) -> None:
+        """A fault from `on` to `off` (None: never seen to be gone); `cut` as a partition has it."""
+        heal = None if off is None else ns(off)
+        self.windows.append(
+            Window(
+                spec=len(self.windows),
+                kind=kind,
+                who="holder",
+                nodes=tuple(nodes),
+                at="1 s",
+                requested_ns=ns(on),
+                on_ns=ns(on) if grade == "installed" else None,
+                heal_ns=heal,
+                off_ns=heal,
+                grade=grade,
+                on=Proof(holds=True, text="", facts={"cut": list(cut)} if cut else {}),
+            )
+        )
+
     def history(self) -> History:
         """The history of all calls written down so far."""
         return History(_number(self.marks))
@@ -201,8 +229,15 @@ class Script:
         """The calls of that history."""
         return self.history().calls
 
-    def evidence(self, *, final: float | None = None, fence: str | None = None) -> Evidence:
-        """All of it as a run; `final` is when the final reads began."""
+    def evidence(
+        self,
+        *,
+        final: float | None = None,
+        end: float | None = None,
+        fence: str | None = None,
+        servers: Mapping[str, Sequence[str]] | None = None,
+    ) -> Evidence:
+        """All of it as a run; the final phase was from `final` to `end`."""
         return Evidence(
             history=self.history(),
             notes=sorted(self.notes, key=lambda note: note.time_ns),
@@ -210,6 +245,8 @@ class Script:
             store_log=self.log,
             fence=fence,
             final_ns=None if final is None else ns(final),
+            end_ns=None if end is None else ns(end),
+            servers=servers or {},
         )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-_NAMED = re.compile(r"# (\S+\.(?:py|yaml|pl))\n")
+_NAMED = re.compile(r"[#;] (\S+\.(?:py|yaml|pl|edn))\n")
 _DIFF = re.compile(r"--- (\S+)\n\+\+\+ (\S+)\n(.*)", re.DOTALL)
 _MISSING = object()
 

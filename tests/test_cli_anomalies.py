@@ -11,6 +11,7 @@ NAMES = {
     *("late-loss-notice", "minority-grant", "unearned-hold", "refused-newest"),
     *("wrong-scope-fence", "stale-read", "read-reversal", "lost-ack", "aborted-read"),
     *("phantom-read", "duplicate-effect", "two-values-chosen", "unauthorised-effect", "watch-leak"),
+    "no-progress-after-heal",
 }
 
 

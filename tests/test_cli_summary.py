@@ -80,7 +80,6 @@ def test_an_unknown_run_says_every_reason_and_what_stands_beside_it() -> None:
         "UNKNOWN: cannot be judged",
         "  unknown because vacuous: no takeover",
         "  unknown because fault-not-effective: w1 ran on",
-        "  the harness failed: worker died",
         "  interrupted: judged up to there",
         "  left over after the run: pause on w1",
     ]

@@ -1,18 +1,18 @@
 """Every command that the pages show is carried out, and prints what they show.
 
 Each page is a session in a folder of its own: files that it shows are written, and its commands run
-in their order.  Pages run side by side, since a run mostly waits; a `winkle run` that several pages
-show is made once.
+in their order.  Sessions go on side by side, since a run mostly waits.  A `winkle run` does not
+wait for its turn, and one that several pages show is made once.
 """
 
+import importlib.util
 import os
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -31,8 +31,11 @@ from tests.support_docs import (
 
 LANES = 3
 BOUND_S = 240
-# Commands that take more than 30 s, and the test that runs them beside the pages.
-ELSEWHERE = {"winkle suite quick -q": "test_the_quick_suite"}
+RUN = "winkle run "
+# Commands that take more than 30 s, and the test that runs them.
+ELSEWHERE = {
+    "winkle suite quick -q": "test_quick_suite.py::test_the_quick_suite_comes_out_as_expected",
+}
 # Lines of bash blocks: they change the machine or the checkout, so they are looked at only.
 NOT_RUN = {
     "make run": "installs, then runs the suite quick",
@@ -69,62 +72,57 @@ class Outcome:
 
 @dataclass
 class Theatre:
-    """Plays pages side by side."""
+    """Plays pages: `LANES` runs at a time, each in a folder of its own, and two sessions."""
 
     home: Path
-    pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(LANES))
-    playing: dict[object, "Future[list[Outcome]]"] = field(default_factory=dict)
+    stages: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(LANES))
+    sessions: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(2))
     runs: dict[str, "Future[Outcome]"] = field(default_factory=dict)
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    outcomes: dict[Path, "Future[list[Outcome]]"] = field(default_factory=dict)
 
-    def outcomes(self, what: object) -> list[Outcome]:
-        """Return what came of a page, or of a command of `ELSEWHERE`."""
-        if what not in self.playing:
-            self.begin(what)
-        return self.playing[what].result(BOUND_S)
+    def begin(self, page: Path) -> None:
+        """Begin a page, with those of its runs that no other page has begun."""
+        for command in played(page):
+            if command.text.startswith(RUN) and command.text not in self.runs:
+                folder = self._stage(page, f"run{len(self.runs)}")
+                self.runs[command.text] = self.stages.submit(carry_out, command, folder)
+        self.outcomes[page] = self.sessions.submit(lambda: list(self._play(page)))
 
-    def begin(self, what: object) -> None:
-        """Start to play, when a lane is free."""
-        folder = self.home / f"{len(self.playing)}"
+    def _play(self, page: Path) -> Iterator[Outcome]:
+        """Carry out the commands of a page in their order."""
+        folder = self._stage(page, page.relative_to(ROOT).as_posix().replace("/", "-"))
+        for command in played(page):
+            if command.text.startswith(RUN):
+                made = self.runs[command.text].result(BOUND_S)
+                yield replace(made, command=command)
+                adopt(made.folder, folder / "runs")
+            else:
+                yield carry_out(command, folder)
+
+    def _stage(self, page: Path, name: str) -> Path:
+        """Make a folder with the files that a page shows."""
+        folder = self.home / name
         folder.mkdir()
         shutil.copy(ROOT / "docs" / "examples" / "mylock.py", folder)
-        play = self._page if isinstance(what, Path) else self._lone
-        self.playing[what] = self.pool.submit(play, what, folder)  # type: ignore[arg-type] # paired
-
-    def _lone(self, command: Command, folder: Path) -> list[Outcome]:
-        return [carry_out(command, folder)]
-
-    def _page(self, page: Path, folder: Path) -> list[Outcome]:
-        done: list[Outcome] = []
         for block in blocks(page):
             for found in (named_file(block), patch(block, folder)):
                 if found is not None:
                     (folder / found[0]).write_text(found[1], "utf-8")
-            mine = [command for command in console(block) if command.text not in ELSEWHERE]
-            done.extend(self._once(command, folder) for command in mine)
-        return done
+        return folder
 
-    def _once(self, command: Command, folder: Path) -> Outcome:
-        """Carry a command out; a run that another page has made is taken from there."""
-        if not command.text.startswith("winkle run "):
-            return carry_out(command, folder)
-        with self.lock:
-            known = self.runs.get(command.text)
-            mine: Future[Outcome] = self.runs.setdefault(command.text, Future())
-        if known is None:
-            try:
-                mine.set_result(carry_out(command, folder))
-            except BaseException as error:
-                mine.set_exception(error)
-                raise
-            return mine.result()
-        made = known.result(BOUND_S)
-        if made.folder is not None:
-            copy = folder / "runs" / made.folder.name
-            shutil.copytree(made.folder, copy)
-            (folder / "runs" / "latest").unlink(missing_ok=True)
-            (folder / "runs" / "latest").symlink_to(copy.name)
-        return Outcome(command, made.code, made.printed, made.complained, made.folder)
+
+def adopt(run: Path | None, runs: Path) -> None:
+    """Copy a run folder to where its page expects it, as the latest one."""
+    assert run is not None
+    shutil.copytree(run, runs / run.name)
+    (runs / "latest").unlink(missing_ok=True)
+    (runs / "latest").symlink_to(run.name)
+
+
+def played(page: Path) -> list[Command]:
+    """The commands of a page that are carried out here."""
+    found = [command for block in blocks(page) for command in console(block)]
+    return [command for command in found if command.text not in ELSEWHERE]
 
 
 def console(block: Block) -> Iterator[Command]:
@@ -160,10 +158,12 @@ def texts(page: Path) -> list[str]:
 
 def parameter(page: Path) -> object:
     """A page as a test parameter, marked with what its commands need."""
-    found = [text for text in texts(page) if text not in ELSEWHERE]
+    found = [command.text for command in played(page)]
     marks = []
     if any(word in text for text in found for word in ("etcd", "valkey")):
         marks.append(pytest.mark.real)
+        missing = [name for name in ("grpc", "redis") if importlib.util.find_spec(name) is None]
+        marks.append(pytest.mark.skipif(bool(missing), reason=f"not installed: {missing}"))
     elif any(text.split()[1] in ("run", "replay", "suite", "doctor", "-q") for text in found):
         marks.append(pytest.mark.sandbox)
     if "client.pl" in page.read_text("utf-8"):
@@ -171,46 +171,33 @@ def parameter(page: Path) -> object:
     return pytest.param(page, marks=marks, id=str(page.relative_to(ROOT)))
 
 
-def lone() -> dict[str, Command]:
-    """The commands of `ELSEWHERE` as the pages show them."""
-    found = (c for page in pages() for block in blocks(page) for c in console(block))
-    return {command.text: command for command in found if command.text in ELSEWHERE}
-
-
 @pytest.fixture(scope="module")
 def theatre(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Theatre]:
-    """Begin all pages of the tests that were selected, the longest first."""
+    """Begin the runs of all pages whose tests were selected."""
     made = Theatre(tmp_path_factory.mktemp("docs"))
-    names = {item.name for item in request.session.items}
-    if "test_the_quick_suite" in names:
-        made.begin(lone()["winkle suite quick -q"])
-    for page in sorted(pages(), key=lambda page: -len(texts(page))):
-        if any(str(page.relative_to(ROOT)) in name for name in names):
+    names = [item.name for item in request.session.items]
+    for page in pages():
+        if any(f"[{page.relative_to(ROOT)}]" in name for name in names):
             made.begin(page)
     yield made
-    made.pool.shutdown(cancel_futures=True)
+    made.sessions.shutdown(cancel_futures=True)
+    made.stages.shutdown(cancel_futures=True)
 
 
-@pytest.mark.parametrize("page", [parameter(page) for page in pages() if texts(page)])
+@pytest.mark.parametrize("page", [parameter(page) for page in pages() if played(page)])
 def test_commands_print_what_the_page_shows(theatre: Theatre, page: Path) -> None:
-    done = theatre.outcomes(page)
-    assert done
-    for outcome in done:
+    for outcome in theatre.outcomes[page].result(BOUND_S):
         outcome.check()
 
 
-@pytest.mark.real
-def test_the_quick_suite(theatre: Theatre) -> None:
-    (outcome,) = theatre.outcomes(lone()["winkle suite quick -q"])
-    outcome.check()
-
-
 def test_long_commands_are_run_by_the_tests_that_are_named() -> None:
-    assert set(lone()) == set(ELSEWHERE), "the table names a command that no page shows"
+    every = {text for page in pages() for text in texts(page)}
+    assert set(ELSEWHERE) <= every, "the table names a command that no page shows"
     for name in ELSEWHERE.values():
-        assert callable(globals()[name])
+        file, _, function = name.partition("::")
+        assert f"def {function}(" in (ROOT / "tests" / file).read_text("utf-8")
 
 
 def test_each_line_of_a_bash_block_is_in_the_table_of_what_is_not_run() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.errors import MalformedHistoryError
+from harness.errors import MalformedHistoryError, RecordError
 from harness.history import History, HistoryWriter, read_history
 from harness.op import Op, decode, encode
 
@@ -132,7 +132,7 @@ def test_a_line_that_is_no_op_is_named(tmp_path: Path, line: bytes) -> None:
 
 def test_a_full_disk_raises_and_keeps_what_was_written(tmp_path: Path) -> None:
     writer = HistoryWriter(Path("/dev/full"))
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(RecordError, match="No space left"):
         writer.append(op(0, "invoke", "read", 1))
     assert writer.count == 0
     writer.close()

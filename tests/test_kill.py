@@ -1,29 +1,23 @@
 """Kill: processes end, are proven gone, start again, and go on as new processes."""
 
-import json
+from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from harness.api import execute
-from harness.history import read_history
-from harness.results import Results
-from harness.runfile import read
 from tests.live import NOOP
+from tests.support_faults import FRAIL, Faulted, faulted
 
 pytestmark = pytest.mark.sandbox
 
-WORKERS = f"""
-lock: {NOOP}:Noop
-store: {NOOP}:Noop
-workload: {NOOP}:Hold
-workers: 2
-readers: 0
-ttl: 200ms
-time: 3s
-op_timeout: 100ms
-"""
+HELD = {
+    "store": f"{NOOP}:Noop",
+    "workload": f"{NOOP}:Hold",
+    "readers": 0,
+    "ttl": "200ms",
+    "op_timeout": "100ms",
+}
+IDLE = {"lock": f"{NOOP}:Noop", **HELD}
 
 
 @pytest.fixture(autouse=True)
@@ -31,23 +25,99 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
-def run(tmp_path: Path, text: str, *faults: str) -> tuple[Path, Results, list[dict[str, Any]]]:
-    """Run with these faults; return the folder, the results and the windows."""
-    text += "faults:\n" + "".join(f"  - {fault}\n" for fault in faults)
-    result = execute(read(text), tmp_path / "runs", quiet=True)
-    assert result.folder is not None, result.error
-    assert result.results is not None
-    lines = (result.folder / "faults.jsonl").read_text().splitlines()
-    return result.folder, result.results, [json.loads(line) for line in lines]
+def problems(run: Faulted) -> list[str]:
+    return [note["why"] for note in run.notes("problem")]
 
-def test_it(tmp_path: Path) -> None:
-    folder, results, windows = run(
-        tmp_path, WORKERS, "kill:who=worker:1,at=500ms,for=300ms,every=300ms",
-        "kill:who=holder,at=before-write,for=200ms,count=2",
-        "kill:who=worker:2,at=1s,for=200ms,signal=TERM",
+
+def test_killed_workers_take_their_seats_again_as_new_processes(tmp_path: Path) -> None:
+    run = faulted(
+        tmp_path,
+        "kill:who=w1,at=500ms,for=200ms,every=200ms,count=2",
+        "kill:who=w2,at=before-write,for=200ms,count=1",
+        "kill:who=w3,at=800ms,for=200ms,signal=TERM",
+        workers=3,
+        time="3s",
+        **IDLE,
     )
-    for w in windows: print(w)
-    print(results)
-    for op in read_history(folder / "history.jsonl").ops:
-        if op.type=="info" or op.f=="acquire": print(op)
-    print((folder/"notes.jsonl").read_text()[-3000:])
+    assert run.exit_code == 0
+    assert not problems(run)
+    assert Counter(window["nodes"][0] for window in run.windows) == {"w1": 2, "w2": 1, "w3": 1}
+    infos = [op for op in run.ops() if op.type == "info"]
+    assert Counter(op.worker for op in infos) == {"w1": 2, "w2": 1, "w3": 1}
+    ends = {op.worker: op.error or "" for op in infos}
+    assert "SIGKILL" in ends["w1"]
+    assert "SIGTERM" in ends["w3"]
+    for op in infos:
+        later = [o for o in run.ops() if o.worker == op.worker and o.time_ns > op.time_ns]
+        assert later
+        assert all(o.process != op.process for o in later)
+    lost = [note for note in run.notes("belief") if note.get("holds") is False]
+    assert {note["worker"] for note in lost} == {"w1", "w2", "w3"}
+    (at_phase,) = (window for window in run.windows if window["at"] == "before-write")
+    assert run.ops()[at_phase["op"]].f == "check"
+    assert at_phase["on"]["facts"]["processes"] == 0
+
+
+def test_the_last_of_two_windows_lets_a_worker_live_and_some_are_left_dead(tmp_path: Path) -> None:
+    run = faulted(
+        tmp_path,
+        "kill:who=w1,at=300ms,for=700ms",
+        "kill:who=w1,at=500ms,for=200ms",
+        "kill:who=w2,at=300ms,for=200ms,restart=false",
+        workers=2,
+        time="2s",
+        **IDLE,
+    )
+    assert not problems(run)
+    long, short = sorted(
+        (window for window in run.windows if window["nodes"] == ["w1"]),
+        key=lambda window: int(window["requested_ns"]),
+    )
+    assert short["off"]["text"] == "another fault keeps it down"
+    assert long["off"]["text"] == "w1 runs and answers"
+    ends = {op.worker: op.time_ns for op in run.ops()}
+    assert ends["w1"] > long["off_ns"]
+    (dead,) = (window for window in run.windows if window["nodes"] == ["w2"])
+    assert ends["w2"] <= dead["on_ns"]
+
+
+def test_a_killed_server_comes_back_with_its_data(tmp_path: Path) -> None:
+    run = faulted(
+        tmp_path,
+        "kill:who=frail1,at=300ms,for=200ms",
+        "kill:who=frail1,at=1s,for=200ms,power=true",
+        lock=FRAIL,
+        workers=1,
+        time="2s",
+        **HELD,
+    )
+    assert run.exit_code == 0
+    assert not problems(run)
+    assert run.log("frail1").split("\n")[:3] == ["start 1", "start 2", "start 3"]
+    crash, cut = run.of("kill")
+    assert crash["on"]["facts"] == {"processes": 0, "connections": {"frail1": "refused"}}
+    assert cut["on"]["text"].endswith("its peers hear nothing")
+
+
+def test_a_server_that_does_not_come_back_is_left_over_with_its_last_words(tmp_path: Path) -> None:
+    run = faulted(
+        tmp_path,
+        "kill:who=frail1,at=300ms,for=200ms",
+        lock=f"{FRAIL}[mode=once]",
+        workers=1,
+        time="1s",
+        **HELD,
+    )
+    assert run.results.verdict.verdict == "pass"
+    (left,) = run.results.leftover
+    assert "frail1 does not run (it ended with exit code 4)" in left
+    assert "never again" in left
+
+
+def test_a_server_that_dies_by_itself_makes_the_run_unknown(tmp_path: Path) -> None:
+    run = faulted(tmp_path, lock=f"{FRAIL}[mode=fleeting]", workers=1, time="2s", **HELD)
+    assert run.exit_code == 2
+    assert run.reasons == {"harness-error"}
+    (why,) = (unknown.text for unknown in run.results.verdict.unknown)
+    assert "server frail1 ended by itself with exit code 3" in why
+    assert "boom" in why

@@ -150,7 +150,7 @@ def test_files_that_are_no_run_files(text: str | bytes, line: str) -> None:
         ("workers: true", "run.yaml:3:10: workers: found true; allowed: a whole number"),
         ('workers: "3"', 'run.yaml:3:10: workers: found "3"; allowed: a whole number'),
         ("readers: -1", "run.yaml:3:10: readers: found -1; allowed: at least 0"),
-        ("ttl: 0s", 'run.yaml:3:6: ttl: found "0s"; allowed: more than 0s'),
+        ("ttl: 0s", 'run.yaml:3:6: ttl: found "0s"; allowed: 1ms to 24h'),
         ("ttl: 2leases", "run.yaml:3:6: ttl: '2leases': leases are no unit here, write seconds"),
         ("time: 1:30", "run.yaml:3:7: time: '1:30' is no duration"),
         ("backend: docker", 'run.yaml:3:10: backend: found "docker"; allowed: local'),

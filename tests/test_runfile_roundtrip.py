@@ -16,14 +16,16 @@ _awkward = st.sampled_from(
     ["no", "1:30", "2024-01-01", "1e3", "~", "null", "=", "<<", "0x1f", "- a"]
 )
 _number = st.floats(allow_nan=False, allow_infinity=False)
-_leaf = st.one_of(st.booleans(), st.integers(), _number, _text, _awkward, st.none())
+_whole = st.integers(-(2**63), 2**63)
+_leaf = st.one_of(st.booleans(), _whole, _number, _text, _awkward, st.none())
 _value = st.one_of(_leaf, st.lists(_leaf, max_size=3))
 _options = st.dictionaries(_text | _awkward, _value, max_size=3)
 _name = _text.filter(lambda t: bool(t.strip())) | _awkward
 _positive = st.floats(min_value=0, max_value=1e12, exclude_min=True, allow_nan=False)
 _length = st.builds(Duration, _positive, st.booleans())
 _seed = st.integers(0, 2**63 - 1)
-_TAKEN = ("kind", "who", "at", "for", "every", "count")
+_TAKEN = ("kind", "who", "at", "for", "after", "every", "count")
+_seconds = st.floats(1e-3, 86400)
 _fault_options = st.dictionaries(
     _text.filter(lambda key: key not in _TAKEN and key != "length"), _value, max_size=2
 )
@@ -41,6 +43,7 @@ def faults(draw: st.DrawFn) -> FaultSpec:
         at=draw(_length) if start == "at" else None,
         phase=draw(st.sampled_from(PHASES)) if start == "phase" else None,
         random_count=draw(st.integers(1, 1000)) if start == "random" else None,
+        after=draw(st.none() | _length) if start == "phase" else None,
         every=every,
         count=count,
         options=draw(_fault_options),
@@ -59,9 +62,9 @@ def specs(draw: st.DrawFn) -> RunSpec:
         faults=tuple(draw(st.lists(faults(), max_size=3))),
         workers=draw(st.integers(1, 50)),
         readers=draw(st.integers(0, 50)),
-        ttl_s=draw(_positive),
-        time_s=draw(_positive),
-        op_timeout_s=draw(_positive),
+        ttl_s=draw(_seconds),
+        time_s=draw(_seconds),
+        op_timeout_s=draw(_seconds),
         seed=draw(_seed),
     )
 

@@ -14,6 +14,7 @@ from harness.heal import heal
 from harness.ledger import Ledger
 from harness.local import advice
 from harness.local.sandbox import StepFailed
+from harness.procfs import boot_id
 from tests.live import NOOP, LiveRun, live_run, until
 
 PAUSED = f"""
@@ -124,10 +125,17 @@ def state(pid: int) -> str:
 
 def test_heal_touches_nothing_of_an_earlier_boot_or_a_damaged_ledger(tmp_path: Path) -> None:
     (tmp_path / "old.jsonl").write_text('{"boot": "another", "pid_namespace": 1}\n')
-    (tmp_path / "torn.jsonl").write_text("rubbish\n")
-    said = heal(tmp_path)
-    assert "from before the last boot" in said[0]
-    assert "cannot be read" in said[1]
+    assert "from before the last boot" in heal(tmp_path)[0]
+    for text in ("rubbish", "5", "null", '"entry"', '{"a": 1}', f'{{"boot": "{boot_id()}"}}'):
+        (tmp_path / "odd.jsonl").write_text(f"{text}\n")
+        assert "nothing was touched, and it stays" in heal(tmp_path)[0]
+        assert (tmp_path / "odd.jsonl").exists()
+    (tmp_path / "odd.jsonl").unlink()
+    (tmp_path / "folder.jsonl").mkdir()
+    (tmp_path / "link.jsonl").symlink_to("/nowhere")
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    assert all("nothing was touched" in line for line in heal(tmp_path))
+    assert len(list(tmp_path.iterdir())) == 3
 
 
 @pytest.mark.sandbox
@@ -173,7 +181,7 @@ print(left.code, advice.explain(left.failed))
         ("unshare: new namespaces", 1, {"kernel/unprivileged_userns_clone": "0"}, "set it to 1"),
         ("unshare: new namespaces", 28, {}, "raise it"),
         ("make mounts private", 1, {}, "security module"),
-        ("mount a private /proc", 95, {}, "--backend docker"),
+        ("mount a private /proc", 95, {}, "Docker backend"),
     ],
 )
 def test_each_refusal_has_its_way_out(
@@ -187,5 +195,5 @@ def test_each_refusal_has_its_way_out(
 
 def test_other_systems_are_sent_to_docker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    with pytest.raises(Exception, match="--backend docker"):
+    with pytest.raises(Exception, match="Docker backend"):
         advice.require_linux()

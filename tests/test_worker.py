@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ from typing import Any
 import pytest
 
 from harness import procfs
-from harness.protocol import Hello, encode
+from harness.protocol import Belief, FromWorker, Hello, encode
+from harness.renewer import Holdings
+from harness.target import Grant
 from tests.live import until
 
 TARGET = '''
@@ -29,7 +32,11 @@ class Client:
         return Grant(key, 7, 0.6)
     def renew(self, grant):
         if grant.key == "doomed": raise RefusedError("not-holder")
-    def release(self, grant): pass
+        if grant.key == "forged": self.release(grant)
+    def release(self, grant):
+        if grant.key == "forged":
+            assert (grant.ttl_s, grant.handle) == (1.0, None)
+            raise RefusedError("not-holder", f"{grant.token} of {grant.key}")
     def check(self, grant): return grant.key != "lost"
     def read(self, key): return Stored({"bytes": b"\\xff<"}, 3) if key == "odd" else None
     def write(self, key, value, token):
@@ -189,9 +196,55 @@ def test_a_lease_that_nobody_renews_ends_by_the_workers_own_clock(worker: Driver
     worker.find(type="ask")  # and nobody answers
     check = {"ask": True, "think_ms": 0}
     until(
-        lambda: worker.ask("check", token=7, value=check)["value"] == {"held": False},
+        lambda: (
+            worker.ask("check", token=7, value=check)["value"] == {"held": False, "asked": False}
+        ),
         "the worker to know that its lease is over",
     )
+    release = worker.ask("release", token=7)
+    assert release["error"] == "no-effect: this worker knows that it lost the lock"
+
+
+class Stubborn:
+    """A library whose flag says yes until it is set to no."""
+
+    def __init__(self) -> None:
+        self.flag = True
+
+    def believes(self, grant: Grant) -> bool:
+        return self.flag
+
+
+def test_a_library_with_a_flag_of_its_own_decides_what_the_worker_believes() -> None:
+    library, said = Stubborn(), list[FromWorker]()
+    holdings = Holdings(said.append, library.believes)
+    grant = Grant("k", 7, 0.001)
+    holdings.gain(grant, time.monotonic() - 1.0)  # its lease is over
+    assert holdings.grant("k") is grant
+    holdings.refused(grant)
+    assert holdings.grant("k") is grant
+    library.flag = False
+    assert holdings.grant("k") is None
+    beliefs = [(m.holds, m.left_s, m.why) for m in said if isinstance(m, Belief)]
+    assert beliefs == [(True, None, "granted"), (False, None, "its client library says so")]
+
+
+def test_without_such_a_flag_the_clock_and_a_refusal_decide() -> None:
+    holdings = Holdings(lambda _: None)
+    holdings.gain(Grant("k", 7, 0.001), time.monotonic() - 1.0)
+    assert holdings.grant("k") is None
+    grant = Grant("k", 8, 60.0)
+    holdings.gain(grant, time.monotonic())
+    holdings.refused(grant)
+    assert holdings.grant("k") is None
+
+
+@pytest.mark.parametrize("f", ["renew", "release"])
+def test_a_grant_that_is_made_up_is_used_as_it_is(worker: Driver, f: str) -> None:
+    made_up = {"made_up": True, "ttl_s": 1.0}
+    done = worker.ask(f, "forged", token=99, value=made_up)
+    assert (done["result"], done["error"]) == ("fail", "not-holder: 99 of forged")
+    assert worker.ask("renew", token=7)["error"].startswith("no-effect: ")
 
 
 @pytest.mark.parametrize(

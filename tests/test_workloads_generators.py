@@ -1,6 +1,6 @@
 """What the workers of the fencing workload do, answer by answer."""
 
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -230,13 +230,54 @@ def test_readers_read_the_keys_in_turn() -> None:
     assert drive.waits == [100 * MS] * 3
 
 
-def test_in_the_end_every_worker_reads_every_key_once() -> None:
-    for generator in Fencing(keys=2).final(SPEC):
-        drive = Drive(generator)
-        drive.step()
-        drive.step(answer("info", "read", error="timeout"))
-        assert drive.step(answer("ok", "read")) == Done()
-        assert [step.key for step in drive.asked] == ["k0", "k1"]
+def final(n: int, **options: Any) -> Drive:
+    return Drive(Fencing(**options).final(SPEC)[n])
+
+
+def test_in_the_end_contenders_show_that_the_lock_is_given_and_read_every_key() -> None:
+    drive = final(0, keys=2)
+    assert drive.step() == Invoke("release", "k0")  # whatever it still holds
+    assert drive.step(answer("fail", "release", error="not-holder")) == Invoke(
+        "acquire", "k0", {"ttl_s": 2.0}
+    )
+    assert drive.step(drive.good("acquire")) == Invoke("release", "k0", None, 34)
+    assert drive.step(drive.good("release")) == Invoke("read", "k0")
+    assert drive.step(drive.good("read")) == Invoke("read", "k1")
+    assert drive.step(drive.good("read")) == Done()
+    assert drive.waits == []
+
+
+@pytest.mark.parametrize("kind", ["fail", "info"])
+def test_in_the_end_a_contender_tries_until_its_time_is_over(kind: Literal["fail", "info"]) -> None:
+    drive = final(0, keys=2)
+    step = drive.step()
+    while isinstance(step, Invoke) and step.f != "read":
+        assert drive.now_ns < 11_000 * MS
+        step = drive.step(answer(kind, step.f, error="held"))
+    assert drive.now_ns >= 10_000 * MS
+    assert [step.f for step in drive.asked].count("release") == 2  # each key once
+    tried = [step.key for step in drive.asked if step.f == "acquire"]
+    assert tried[:4] == ["k0", "k1", "k0", "k1"]
+    assert 25 * MS <= min(drive.waits) <= max(drive.waits) <= 75 * MS
+
+
+def test_with_a_long_lease_it_has_more_time() -> None:
+    spec = replace(SPEC, ttl_s=4.0)
+    drive = Drive(Fencing().final(spec)[0])
+    step = drive.step()
+    while isinstance(step, Invoke) and step.f != "read":
+        step = drive.step(answer("fail", step.f, error="held"))
+    assert 20_000 * MS <= drive.now_ns < 21_000 * MS
+
+
+def test_in_the_end_every_reader_reads_until_it_has_an_answer_for_every_key() -> None:
+    drive = final(2, keys=2)
+    drive.step()
+    drive.step(answer("info", "read", error="timeout"))
+    drive.step(answer("ok", "read"))
+    assert drive.step(answer("ok", "read")) == Done()
+    assert [step.key for step in drive.asked] == ["k0", "k0", "k1"]
+    assert drive.waits == [50 * MS]
 
 
 def test_options_are_read_as_people_write_them() -> None:

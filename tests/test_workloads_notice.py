@@ -58,6 +58,16 @@ def test_a_frozen_holder_that_goes_on_believing_is_late() -> None:
     assert anomaly.details["stopped_s"] == pytest.approx(4.999)
 
 
+def test_a_holder_that_was_cut_off_is_not_excused() -> None:
+    """It can know by its own clock when its lease ends, whoever it can or cannot reach."""
+    script = superseded(lost_at=8500)
+    script.fault("partition", ["w1"], 500, 7000, cut=["w1>etcd1", "etcd1>w1"])
+    (anomaly,) = late(script)
+    assert anomaly.size_s == pytest.approx(6.499)
+    assert anomaly.details["stopped_s"] == 0.0
+    assert "6.50 s after its lease had run out; w2 held it from 2.051 s on" in anomaly.sentence
+
+
 def test_only_a_proven_stop_of_its_own_node_excuses_it() -> None:
     script = superseded(lost_at=7050)
     script.paused("w2", 500, 7000)

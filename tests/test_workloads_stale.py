@@ -435,9 +435,7 @@ def test_where_the_tokens_themselves_went_backwards_nobody_is_called_the_next_ow
     script.write("w2", "w2-0", 6, 40, 41)
     verdict = judge(script.evidence())
     assert names(verdict) == {"stale-owner-write", "lost-update", "fence-regression"}
-    assert (
-        "after token 7 of w1, who had been granted the lock before it" in verdict.headline
-    )
+    assert "after token 7 of w1, who had been granted the lock before it" in verdict.headline
 
 
 def test_two_keys_are_independent() -> None:

@@ -173,6 +173,51 @@ def test_a_finding_beats_what_is_missing() -> None:
     assert reasons(verdict) == [Reason.VACUOUS]
 
 
+# -------------------------------------------------------------- forged tokens alone
+
+
+def forgery(*, tried: bool = True) -> Script:
+    """A run whose only fault is an adversary `a1`, which used an old token."""
+    script = Script()
+    for n, (worker, at) in enumerate((("w1", 0), ("w2", 1000)), start=1):
+        script.acquire(worker, n, at, at + 1)
+        script.read(worker, at + 2, at + 3, *((None, None) if n == 1 else ("w1-0", 1)))
+        script.write(worker, f"{worker}-0", n, at + 30, at + 31)
+        script.release(worker, n, at + 40, at + 41)
+    script.fault("authority", ["w2"], 1050, 1500)
+    script.read("r1", 1060, 1061, "w2-0", 2)
+    script.acquire("w1", 3, 1100, 1101)
+    script.write("w1", "w1-1", 3, 1110, 1111)
+    if tried:
+        script.write("a1", "a1-1", 1, 1200, 1201, fail="fenced: 1 < 3")
+        made_up = {"made_up": True, "ttl_s": 2.0}
+        script.call("a1", "release", 1300, 1301, value=made_up, token=2, fail="not-holder")
+    script.read("r1", 9000, 9001, "w1-1", 3)
+    return script
+
+
+def test_a_run_about_forged_tokens_needs_no_old_owner() -> None:
+    verdict = judge(forgery().evidence(final=8000))
+    assert verdict.verdict == "pass"
+    assert verdict.stats["forged_attempts"] == verdict.stats["forged_refused"] == 2
+    assert verdict.margins["stale_attempts"] == 0
+    assert verdict.headline == (
+        "2 uses of a token that was never granted to its user were refused, of 2 tried."
+    )
+
+
+def test_but_it_needs_somebody_who_tries() -> None:
+    verdict = judge(forgery(tried=False).evidence(final=8000))
+    assert reasons(verdict) == [Reason.VACUOUS]
+    assert "nobody tried a token that he was never granted" in verdict.headline
+
+
+def test_beside_another_fault_it_is_no_excuse() -> None:
+    script = forgery()
+    script.fault("pause", ["w2"], 1050, 1500)
+    assert "no lock was taken over" in judge(script.evidence(final=8000)).headline
+
+
 # -------------------------------------------------------------------- malformed
 
 

@@ -12,7 +12,7 @@ Readers read, so that what was shown is on record.
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from harness.generator import Done, Invoke, Step, Wait
+from harness.generator import Invoke, Step, Wait
 from harness.op import Op
 from harness.rng import below, uniform
 
@@ -139,20 +139,3 @@ class Reader:
         key = self.keys[self.turn % len(self.keys)]
         going = replace(self, turn=self.turn + 1, next_ns=now_ns + self.period_ns)
         return Invoke("read", key), going
-
-
-@dataclass(frozen=True)
-class FinalReader:
-    """A worker that reads every key once."""
-
-    keys: tuple[str, ...]
-
-    def step(
-        self,
-        last: Op | None,
-        now_ns: int,
-    ) -> "tuple[Step, FinalReader]":
-        """Read the first key that is left."""
-        if not self.keys:
-            return Done(), self
-        return Invoke("read", self.keys[0]), replace(self, keys=self.keys[1:])

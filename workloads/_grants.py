@@ -2,8 +2,9 @@
 
 A *certain hold* runs from the answer to the acquire to the earliest of the request for the release
 and the request for the last acknowledged renewal plus the TTL: the service starts to count when it
-handles a request, so not before it was made.  What is in doubt is left out, so two certain holds
-that overlap are a fault of the lock whichever way the doubts went.
+handles a request, so not before it was made.  It ends earlier when the holder is killed, since a
+service may free the lock of a session that died.  What is in doubt is left out, so two certain
+holds that overlap are a fault of the lock whichever way the doubts went.
 
 Owners are ranked by *level*.  Where every grant carries a fencing token, the level is the rank of
 the token.  Where a lock gives none, grants are ranked by real time: acquires whose intervals
@@ -29,7 +30,8 @@ class Grant:
     """An acknowledged acquire with what followed from it.
 
     `renewals` are the acknowledged ones, `release` the first one asked for, whatever its outcome.
-    `left_ns` is when the worker turned away from it: it asked for the release, or for another lock.
+    `left_ns` is when the worker turned away from it: it asked for the release, or for another lock,
+    or was killed, which was ordered at `killed_ns`.
     """
 
     acquire: Call
@@ -38,6 +40,7 @@ class Grant:
     renewals: tuple[Call, ...]
     release: Call | None
     left_ns: float
+    killed_ns: float = inf
 
     @property
     def worker(self) -> str:
@@ -64,8 +67,12 @@ class Grant:
     @property
     def end_ns(self) -> float:
         """When the certain hold ends, infinity when nothing ends it."""
-        lease_end_ns = inf if self.lease_end_ns is None else self.lease_end_ns
-        return lease_end_ns if self.release is None else min(lease_end_ns, self.release.call_ns)
+        ends_ns = [self.killed_ns]
+        if self.lease_end_ns is not None:
+            ends_ns.append(self.lease_end_ns)
+        if self.release is not None:
+            ends_ns.append(self.release.call_ns)
+        return min(ends_ns)
 
 
 @dataclass
@@ -116,13 +123,15 @@ def make_grants(
     level: Mapping[int, int],
     followed: Mapping[str, Sequence[Call]],
     next_try_ns: Mapping[int, float],
+    killed: Mapping[str, Sequence[int]],
     *,
     tokens: bool,
 ) -> tuple[Grant, ...]:
     """Return the grants of one key in the order of their acknowledgements.
 
     `level` is by token or by index, `followed` the other calls on the key, `next_try_ns` when the
-    winner of an acquire (by index) next asked for a lock.  Raises ShapeError.
+    winner of an acquire (by index) next asked for a lock, `killed` when workers were killed.
+    Raises ShapeError.
     """
     own = Own.of(
         Grant(call, 0, None, (), None, inf)  # only to find out what belongs to which
@@ -146,8 +155,15 @@ def make_grants(
         if release is not None:
             left_ns = min(left_ns, release.call_ns)
         renewed = tuple(renewals.get(call.index, ()))
-        made.append(Grant(call, level[rank], _ttl_ns(call), renewed, release, left_ns))
+        killed_ns = _first_from(killed.get(call.worker, ()), call.call_ns)
+        left_ns = min(left_ns, killed_ns)
+        made.append(Grant(call, level[rank], _ttl_ns(call), renewed, release, left_ns, killed_ns))
     return tuple(sorted(made, key=lambda grant: grant.acquire.ret_index or 0))
+
+
+def _first_from(times_ns: Sequence[int], since_ns: int) -> float:
+    place = bisect_left(times_ns, since_ns)
+    return times_ns[place] if place < len(times_ns) else inf
 
 
 def _ttl_ns(acquire: Call) -> int | None:

@@ -15,17 +15,24 @@ GRAVITY = (
     "lost-update",
     "lost-ack",
     "duplicate-grant",
+    "minority-grant",
     "forged-token",
     "fence-collision",
     "fence-regression",
     "aborted-read",
     "phantom-read",
     "stale-read",
+    "premature-expiry",
+    "unearned-hold",
     "refused-newest",
     "late-loss-notice",
+    "no-progress-after-heal",
+    "zombie-lease",
 )
 # These rest on the claim that an operation failed for certain; the others hold without it.
-_RESTS_ON_FAILURES = frozenset({"aborted-read", "refused-newest"})
+_RESTS_ON_FAILURES = frozenset(
+    {"aborted-read", "refused-newest", "premature-expiry", "zombie-lease"}
+)
 
 
 def gravest_first(anomalies: Iterable[Anomaly]) -> tuple[Anomaly, ...]:
@@ -50,6 +57,11 @@ def headline(
         return anomalies[0].sentence
     if outcome == "unknown":
         return f"Not judged. {unknown[0].text}"
+    if not summed.attempts and summed.forged:
+        return (
+            f"{count(summed.forged_refused, 'use')} of a token that was never granted to its user"
+            f" {'was' if summed.forged_refused == 1 else 'were'} refused, of {summed.forged} tried."
+        )
     takeovers = count(summed.takeovers, "takeover")
     attempts = count(summed.attempts, "stale write")
     if not summed.refused:

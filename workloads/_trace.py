@@ -83,8 +83,11 @@ class Book:
     foreign: Mapping[str, int]
 
 
-def read_traces(history: History) -> Book:
-    """Return the traces of a history.  Raises MalformedHistoryError when it is not one."""
+def read_traces(history: History, killed: Mapping[str, Sequence[int]] | None = None) -> Book:
+    """Return the traces of a history; `killed` says when workers were killed.
+
+    Raises MalformedHistoryError when it is not one.
+    """
     keys: dict[str, dict[str, list[Call]]] = {}
     acquires: dict[str, list[Call]] = defaultdict(list)
     foreign: Counter[str] = Counter()
@@ -102,7 +105,7 @@ def read_traces(history: History) -> Book:
     traces = []
     for key in sorted(keys):
         try:
-            traces.append(_trace(key, keys[key], next_try_ns))
+            traces.append(_trace(key, keys[key], next_try_ns, killed or {}))
         except ShapeError as error:
             strange.append(f"{key}: {error}")
     unknown = tuple(Unknown(reason=Reason.MALFORMED, text=t) for t in strange[:_REASONS_MAX])
@@ -122,7 +125,10 @@ def _next_tries(acquires: Mapping[str, Sequence[Call]]) -> dict[int, float]:
 
 
 def _trace(
-    key: str, calls: Mapping[str, Sequence[Call]], next_try_ns: Mapping[int, float]
+    key: str,
+    calls: Mapping[str, Sequence[Call]],
+    next_try_ns: Mapping[int, float],
+    killed: Mapping[str, Sequence[int]],
 ) -> Trace:
     won = [call for call in calls.get("acquire", ()) if call.outcome == "ok"]
     written = calls.get("write", ())
@@ -131,7 +137,7 @@ def _trace(
     granted = [call.result_token for call in won] or [call.token for call in written]
     tokens = bool(granted) and None not in granted
     rank = ranks_by_token(won, written) if tokens else ranks_by_time(won)
-    grants = make_grants(won, rank, calls, next_try_ns, tokens=tokens)
+    grants = make_grants(won, rank, calls, next_try_ns, killed, tokens=tokens)
     own = Own.of(grants)
     writes = []
     for call in written:

@@ -44,6 +44,22 @@ def refusal(call: Call) -> str | None:
     return (call.error or "").split(":", 1)[0].strip()
 
 
+def made_up(call: Call) -> bool:
+    """Whether an adversary was told to renew or release what it does not have."""
+    return isinstance(call.value, dict) and call.value.get("made_up") is True
+
+
+def said_held(call: Call) -> bool:
+    """Whether a lease check asked the service, and the answer was that the caller holds it."""
+    asked, answer = call.value, call.result
+    return (
+        isinstance(asked, dict)
+        and asked.get("ask") is True
+        and isinstance(answer, dict)
+        and answer.get("held") is True
+    )
+
+
 def done_ns(call: Call) -> int:
     """Return when a call ended that is known to have ended (`ok` or `fail`)."""
     assert call.ret_ns is not None

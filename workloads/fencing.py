@@ -23,7 +23,9 @@ from harness.units import parse_seconds
 from harness.verdict import Verdict, decide
 from workloads._beliefs import Watch, belief_notes, beliefs, watch
 from workloads._clusters import gather
-from workloads._contender import Contender, FinalReader, Plan, Reader
+from workloads._contender import Contender, Plan, Reader
+from workloads._faults import Unrest, killed, unrest
+from workloads._final import FinalContender, FinalReader
 from workloads._owners import judge_order
 from workloads._result import Result, as_property, total
 from workloads._storelog import KeyLog, log_aborted, log_lost, log_notes, split_log
@@ -33,12 +35,17 @@ from workloads._words import count
 from workloads.forgery import forged_tokens
 from workloads.granting import grant_faults
 from workloads.lost import losses, lost_updates
+from workloads.minority import Reach, minority_grants, reach
 from workloads.notice import late_notices
 from workloads.odd_reads import odd_reads
+from workloads.premature import premature_expiries
+from workloads.progress import no_progress
 from workloads.refusals import refused_newest
 from workloads.stale import stale_writes
 from workloads.stale_reads import stale_reads
 from workloads.substance import Tally, add, margins, stats, tally, vacuous
+from workloads.unearned import unearned_holds
+from workloads.zombie import zombie_leases
 
 
 def _rounds(value: object) -> tuple[int, int]:
@@ -93,8 +100,15 @@ class Fencing:
         return [*contenders, *readers]
 
     def final(self, spec: RunSpec) -> Sequence[Generator]:
-        """Every worker reads every key once."""
-        return [FinalReader(self._keys()) for _ in spec.worker_names()]
+        """Contenders show that locks are granted again; then every worker reads every key."""
+        names = spec.worker_names()
+        bound_ns = round(spec.progress_s * 1e9)
+        contenders = [
+            FinalContender(self._plan(spec, name), bound_ns) for name in names[: spec.workers]
+        ]
+        retry_ns = round(self.options.retry * 1e9)
+        readers = [FinalReader(self._keys(), retry_ns) for _ in names[spec.workers :]]
+        return [*contenders, *readers]
 
     def check(self, evidence: Evidence) -> Verdict:
         """Judge a run by its evidence; raises MalformedHistoryError."""
@@ -126,6 +140,15 @@ _FENCES = {
 
 
 @dataclass(frozen=True)
+class _Known:
+    """What is known beside the history, of workers, of servers, and of who could talk to whom."""
+
+    watched: Watch
+    unrest: Unrest
+    reached: Reach
+
+
+@dataclass(frozen=True)
 class _Judged:
     """What was found on one key."""
 
@@ -137,12 +160,13 @@ class _Judged:
 
 def judge(evidence: Evidence) -> Verdict:
     """Judge by all checkers of the workload.  Raises MalformedHistoryError."""
-    book = read_traces(evidence.history)
+    book = read_traces(evidence.history, killed(evidence))
     acked = sum(write.call.outcome == "ok" for trace in book.traces for write in trace.writes)
     logs = split_log(evidence.store_log, book.traces)
-    watched = watch(evidence)
-    judged = [_key(trace, logs[trace.key], watched, evidence, acked) for trace in book.traces]
-    results = total(result for one in judged for result in one.results)
+    known = _Known(watch(evidence), unrest(evidence), reach(evidence))
+    judged = [_key(trace, logs[trace.key], known, evidence, acked) for trace in book.traces]
+    listed = [result for one in judged for result in one.results]
+    results = total([*listed, no_progress(evidence, book.traces)])
     summed = add([one.tally for one in judged])
     lost = sum(one.lost for one in judged)
     anomalies = gravest_first(a for result in results.values() for a in result.anomalies)
@@ -160,27 +184,32 @@ def judge(evidence: Evidence) -> Verdict:
     )
 
 
-def _key(trace: Trace, log: KeyLog, watched: Watch, evidence: Evidence, acked: int) -> _Judged:
+def _key(trace: Trace, log: KeyLog, known: _Known, evidence: Evidence, acked: int) -> _Judged:
     seen = gather(trace, log.accepted)
     order = judge_order(trace, seen, log, fenced=evidence.fence != "none")
     lost = losses(trace, seen, order.stale)
-    held = beliefs(trace, watched)
+    held = beliefs(trace, known.watched)
+    zombies, told = zombie_leases(trace, known.unrest)
     accepted = sum(cluster.write is not None for cluster in seen.clusters)
     whole = evidence.final_ns is not None and not evidence.history.cut
     results = [
         *stale_writes(trace, order.stale, lost, accepted, acked),
         lost_updates(trace, order.stale, lost, acked),
         *grant_faults(trace),
+        minority_grants(trace, known.reached),
+        premature_expiries(trace),
+        unearned_holds(trace, known.watched, evidence.history.ops),
+        zombies,
         forged_tokens(trace),
         *odd_reads(trace, seen, log_aborted(trace, log)),
         *stale_reads(trace, seen, order.late, evidence.final_ns),
         log_lost(trace, seen, log, whole=whole),
         refused_newest(trace, log),
-        late_notices(trace, held, watched),
+        late_notices(trace, held, known.watched),
     ]
     return _Judged(
         tuple(results),
-        (*belief_notes(trace, held), *log_notes(trace, seen, log)),
+        (*belief_notes(trace, held), *told, *log_notes(trace, seen, log)),
         tally(trace, seen, order),
         sum(len(gone) for gone in lost.values()),
     )

@@ -21,7 +21,7 @@ from workloads._beliefs import Belief, Watch
 from workloads._grants import Grant
 from workloads._result import Result, found
 from workloads._trace import Trace
-from workloads._words import done_ns, instant, length
+from workloads._words import done_ns, instant, length, said_held
 
 NAME = "late-loss-notice"
 SLACK_NS = 500_000_000
@@ -32,7 +32,7 @@ def late_notices(trace: Trace, held: Sequence[Belief], watched: Watch) -> Result
     until_ns = {belief.grant.acquire.index: belief.until_ns for belief in held}
     for call in trace.of("check"):
         grant = trace.grant_of(call)
-        if grant is None or call.outcome != "ok" or not _said_held(call.value, call.result):
+        if grant is None or call.outcome != "ok" or not said_held(call):
             continue
         index = grant.acquire.index
         until_ns[index] = max(until_ns.get(index, 0), call.call_ns)
@@ -50,16 +50,6 @@ def late_notices(trace: Trace, held: Sequence[Belief], watched: Watch) -> Result
             anomalies.append(anomaly)
     note = "" if held else "no worker said what it believed"
     return found(NAME, checked, anomalies, note)
-
-
-def _said_held(asked: object, answer: object) -> bool:
-    """Whether the service was asked and said yes."""
-    return (
-        isinstance(asked, dict)
-        and asked.get("ask") is True
-        and isinstance(answer, dict)
-        and answer.get("held") is True
-    )
 
 
 class _Takers:

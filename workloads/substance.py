@@ -1,8 +1,8 @@
 """Whether enough happened for a pass to mean something, and how close it was to trouble.
 
 A run in which nobody took over, or in which no old owner came back to write, says nothing about the
-fence.  A run in which the system answered nothing before, during or after the faults says nothing
-about the faults.
+fence, unless forged tokens were its only fault, and were tried.  A run in which the system answered
+nothing before, during or after the faults says nothing about the faults.
 """
 
 from collections import Counter
@@ -12,6 +12,7 @@ from statistics import median
 from typing import Any
 
 from harness.evidence import Evidence
+from harness.history import Call
 from harness.note import PHASES
 from harness.verdict import Reason, Unknown
 from harness.window import Window
@@ -19,7 +20,7 @@ from workloads._clusters import Seen
 from workloads._grants import Grant
 from workloads._owners import Order
 from workloads._trace import OPERATIONS, Trace
-from workloads._words import count, done_ns, refusal
+from workloads._words import count, done_ns, made_up, refusal
 
 _NEEDED = ("acquire", "write", "read")
 
@@ -28,8 +29,10 @@ _NEEDED = ("acquire", "write", "read")
 class Tally:
     """What happened on one key, or on all of them.
 
-    `takeover_ns`: from the end of an unreleased lease to the next grant; `renewal_ns`: from a
-    renewal's answer to the end of the lease that it found.
+    `attempts` are writes of owners that had been superseded; `forged` are writes, renewals and
+    releases by somebody who was never granted what he used.  `takeover_ns`: from the end of an
+    unreleased lease to the next grant; `renewal_ns`: from a renewal's answer to the end of the
+    lease that it found.
     """
 
     takeovers: int
@@ -39,13 +42,17 @@ class Tally:
     takeover_ns: tuple[int, ...]
     renewal_ns: tuple[int, ...]
     late_effects: int
+    forged: int = 0
+    forged_refused: int = 0
 
 
 def tally(trace: Trace, seen: Seen, order: Order) -> Tally:
     """Count one key."""
     later_ns = trace.earliest_above((grant.level, grant.start_ns) for grant in trace.grants)
     superseded = [grant for grant in trace.grants if later_ns[grant.level] < grant.left_ns]
-    attempts = [w for w in trace.writes if later_ns[w.level] < w.call.call_ns]
+    late = [w for w in trace.writes if later_ns[w.level] < w.call.call_ns]
+    attempts = [w for w in late if w.grant is not None]
+    forged = _forged(trace)
     return Tally(
         takeovers=len(superseded),
         attempts=len(attempts),
@@ -61,7 +68,17 @@ def tally(trace: Trace, seen: Seen, order: Order) -> Tally:
             cluster.write is not None and cluster.write.call.ret_ns is None
             for cluster in seen.clusters
         ),
+        forged=len(forged),
+        forged_refused=sum(refusal(call) in ("fenced", "not-holder") for call in forged),
     )
+
+
+def _forged(trace: Trace) -> list[Call]:
+    """What was tried with a token that its caller was never granted."""
+    if not trace.grants:
+        return []
+    written = [w.call for w in trace.writes if w.grant is None]
+    return written + [c for f in ("renew", "release") for c in trace.of(f) if made_up(c)]
 
 
 def _renewal_gaps(grant: Grant) -> Iterable[int]:
@@ -83,6 +100,8 @@ def add(tallies: Sequence[Tally]) -> Tally:
         takeover_ns=tuple(gap for t in tallies for gap in t.takeover_ns),
         renewal_ns=tuple(gap for t in tallies for gap in t.renewal_ns),
         late_effects=sum(t.late_effects for t in tallies),
+        forged=sum(t.forged for t in tallies),
+        forged_refused=sum(t.forged_refused for t in tallies),
     )
 
 
@@ -119,16 +138,22 @@ def stats(traces: Iterable[Trace], summed: Tally, lost: int) -> dict[str, Any]:
         "acked_writes": operations.get("write", {}).get("ok", 0),
         "lost_writes": lost,
         "late_effects": summed.late_effects,
+        "forged_attempts": summed.forged,
+        "forged_refused": summed.forged_refused,
     }
 
 
 def vacuous(traces: Sequence[Trace], summed: Tally, evidence: Evidence) -> list[Unknown]:
     """Return why a pass would mean nothing, or nothing."""
     missing = []
-    if not summed.takeovers:
-        missing.append("no lock was taken over while its old owner was out")
-    if not summed.attempts:
-        missing.append("no old owner tried to write after that")
+    if _only_forgeries(evidence):
+        if not summed.forged:
+            missing.append("nobody tried a token that he was never granted")
+    else:
+        if not summed.takeovers:
+            missing.append("no lock was taken over while its old owner was out")
+        if not summed.attempts:
+            missing.append("no old owner tried to write after that")
     missing += _around_faults(traces, evidence)
     if not missing:
         return []
@@ -137,6 +162,12 @@ def vacuous(traces: Sequence[Trace], summed: Tally, evidence: Evidence) -> list[
     )
     text = f"Too little happened: {'; '.join(missing)} ({counts})."
     return [Unknown(reason=Reason.VACUOUS, text=text)]
+
+
+def _only_forgeries(evidence: Evidence) -> bool:
+    """Whether the faults of this run put no owner out: then it is about forged tokens alone."""
+    kinds = [window.kind for window in evidence.windows]
+    return bool(kinds) and all(kind.startswith("authority") for kind in kinds)
 
 
 def _around_faults(traces: Sequence[Trace], evidence: Evidence) -> list[str]:

@@ -80,6 +80,8 @@ def show(result: "RunResult") -> None:
         if result.folder is not None:
             out(f"  run: {result.folder}")
         return
+    if result.results.error is not None:
+        err(f"winkle: {printable(result.results.error)}")
     head, *rest = lines(result.results, result.folder)
     word, colon, headline = head.partition(":")
     out(f"{paint(word, _COLOURS.get(word, 'bold'))}{colon}{headline}")

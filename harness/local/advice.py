@@ -10,7 +10,7 @@ from pathlib import Path
 from harness.errors import SandboxError
 from harness.local.sandbox import StepFailed
 
-DOCKER = "use the Docker backend (--backend docker) on a machine with a Docker engine"
+DOCKER = "use a Linux machine; the Docker backend, which this needs, is not in this version yet"
 
 
 def require_linux() -> None:
@@ -41,10 +41,11 @@ def way_out(failed: StepFailed) -> str:
             f"({sys.executable})"
         )
     if denied and failed.step.startswith("unshare"):
+        profile = _seccomp() != "0"
+        why = "a container's seccomp profile" if profile else "a lack of CAP_SYS_ADMIN"
         return (
-            f"namespaces are forbidden here, probably by a container's seccomp profile (mode "
-            f"{_seccomp()}): start the container with --cap-add SYS_ADMIN and "
-            f"--security-opt seccomp=unconfined, or {DOCKER}"
+            f"namespaces are forbidden here, probably by {why}: in a container start it with "
+            "--cap-add SYS_ADMIN --security-opt seccomp=unconfined, elsewhere run with sudo"
         )
     if failed.error in (errno.EOPNOTSUPP, errno.ENOENT, errno.EINVAL, errno.ENOSYS):
         return f"this kernel lacks what the step needs: {DOCKER}"

@@ -72,23 +72,23 @@ def _take(
 
 
 def _told(count: int, size_bytes: int, arrived: Sequence[tuple[int, float, float]]) -> Burst:
-    numbers = [i for i, _, _ in arrived]
-    firsts = list(dict.fromkeys(numbers))
-    behind, highest = 0, -1
-    for i in firsts:
-        behind += i < highest
-        highest = max(highest, i)
-    rate = None
-    if len(arrived) > 1:
-        span_s = arrived[-1][2] - arrived[0][2]
-        rate = (len(arrived) - 1) * size_bytes / span_s if span_s > 0 else None
-    delays = [got - sent for _, sent, got in arrived]
+    firsts: dict[int, tuple[float, float]] = {}
+    swapped, highest = 0, -1
+    for i, sent, got in arrived:
+        if i not in firsts:
+            firsts[i] = (sent, got)
+            swapped += i < highest
+            highest = max(highest, i)
+    delays = [got - sent for sent, got in firsts.values()]
+    times = [got for _, got in firsts.values()]
+    span_s = times[-1] - times[0] if times else 0.0
     return Burst(
         sent=count,
         delay_s=median(delays) if delays else None,
+        least_s=min(delays) if delays else None,
         spread_s=max(delays) - min(delays) if delays else None,
         lost=count - len(firsts),
-        doubled=len(numbers) - len(firsts),
-        swapped=behind,
-        rate_bytes_s=rate,
+        doubled=len(arrived) - len(firsts),
+        swapped=swapped,
+        rate_bytes_s=(len(times) - 1) * size_bytes / span_s if span_s > 0 else None,
     )

@@ -36,22 +36,79 @@ finally:
 """
 
 
-class OwnDisk:
-    """The disk of one node: its size and mode, and what lies in its data folder `data`."""
+class Folder:
+    """A data folder `data`, and copies of it beside it, below `root`."""
+
+    def __init__(self, root: Path) -> None:
+        self.data = root / "data"
+        self._copies = root / "copies"
+        self.data.mkdir(parents=True)
+        self._copies.mkdir()
+
+    def files(self) -> Mapping[str, int]:
+        """Return the regular files with their sizes in bytes."""
+        return {
+            name: path.stat().st_size
+            for name, path in _entries(self.data)
+            if path.is_file() and not path.is_symlink()
+        }
+
+    def read(self, path: str) -> bytes:
+        """Return what a file holds."""
+        return (self.data / path).read_bytes()
+
+    def change(self, path: str, offset: int, data: bytes) -> None:
+        """Write `data` at an offset."""
+        with (self.data / path).open("r+b") as file:
+            file.seek(offset)
+            file.write(data)
+
+    def cut(self, path: str, size: int) -> None:
+        """Cut a file off at `size` bytes."""
+        os.truncate(self.data / path, size)
+
+    def keep(self, copy: str) -> None:
+        """Copy the folder as it lies now."""
+        self.drop(copy)
+        shutil.copytree(self.data, self._copies / copy, symlinks=True)
+
+    def put_back(self, copy: str | None, *, aside: str | None = None) -> None:
+        """Replace what lies there by a copy, or by nothing; keep it as the copy `aside`."""
+        if aside is None:
+            shutil.rmtree(self.data)
+        else:
+            self.drop(aside)
+            self.data.rename(self._copies / aside)
+        if copy is None:
+            self.data.mkdir()
+        else:
+            shutil.copytree(self._copies / copy, self.data, symlinks=True)
+
+    def drop(self, copy: str) -> None:
+        """Delete a copy."""
+        shutil.rmtree(self._copies / copy, ignore_errors=True)
+
+    def digest(self, copy: str | None = None) -> str:
+        """Return a SHA-256 over all names and contents."""
+        total = hashlib.sha256()
+        for name, path in _entries(self.data if copy is None else self._copies / copy):
+            regular = path.is_file() and not path.is_symlink()
+            content = hashlib.sha256(path.read_bytes()).hexdigest() if regular else ""
+            total.update(f"{name}\0{content}\n".encode("utf-8", "surrogateescape"))
+        return total.hexdigest()
+
+
+class OwnDisk(Folder):
+    """The disk of one node: its size and mode, and what lies in its data folder."""
 
     def __init__(self, root: Path) -> None:
         root.mkdir(parents=True)
         ns.mount("tmpfs", str(root), "tmpfs", _FLAGS, f"size={_SIZE},mode=755")
-        self._root = root
-        self.data = root / "data"
-        self._copies = root / "copies"
-        self.data.mkdir()
-        self._copies.mkdir()
+        super().__init__(root)
         (root / "page").write_bytes(bytes(4096))
+        self._root = root
         self._full: set[str] = set()
         self._read_only: set[str] = set()
-
-    # ------------------------------------------------------------ size and mode
 
     def fill(self, owner: str) -> None:
         """Make the size what is used.  Raises OSError when it never keeps still."""
@@ -106,56 +163,6 @@ class OwnDisk:
     def _used_bytes(self) -> int:
         state = os.statvfs(self._root)
         return (state.f_blocks - state.f_bfree) * state.f_frsize
-
-    # --------------------------------------------------------------------- data
-
-    def files(self) -> Mapping[str, int]:
-        """Return the regular files with their sizes in bytes."""
-        return {
-            name: path.stat().st_size
-            for name, path in _entries(self.data)
-            if path.is_file() and not path.is_symlink()
-        }
-
-    def read(self, path: str) -> bytes:
-        """Return what a file holds."""
-        return (self.data / path).read_bytes()
-
-    def change(self, path: str, offset: int, data: bytes) -> None:
-        """Write `data` at an offset."""
-        with (self.data / path).open("r+b") as file:
-            file.seek(offset)
-            file.write(data)
-
-    def cut(self, path: str, size: int) -> None:
-        """Cut a file off at `size` bytes."""
-        os.truncate(self.data / path, size)
-
-    def keep(self, copy: str) -> None:
-        """Copy the folder as it lies now."""
-        self.drop(copy)
-        shutil.copytree(self.data, self._copies / copy, symlinks=True)
-
-    def put_back(self, copy: str | None) -> None:
-        """Replace what lies there by a copy, or by nothing."""
-        shutil.rmtree(self.data)
-        if copy is None:
-            self.data.mkdir()
-        else:
-            shutil.copytree(self._copies / copy, self.data, symlinks=True)
-
-    def drop(self, copy: str) -> None:
-        """Delete a copy."""
-        shutil.rmtree(self._copies / copy, ignore_errors=True)
-
-    def digest(self, copy: str | None = None) -> str:
-        """Return a SHA-256 over all names and contents."""
-        total = hashlib.sha256()
-        for name, path in _entries(self.data if copy is None else self._copies / copy):
-            regular = path.is_file() and not path.is_symlink()
-            content = hashlib.sha256(path.read_bytes()).hexdigest() if regular else ""
-            total.update(f"{name}\0{content}\n".encode("utf-8", "surrogateescape"))
-        return total.hexdigest()
 
 
 def _entries(folder: Path) -> Iterator[tuple[str, Path]]:

@@ -16,7 +16,7 @@ from harness.local.disk import OwnDisk
 from harness.local.namespaces import Inside, new_network_namespace
 from harness.local.orders import Orders
 from harness.node import ProcessId, Spawned
-from harness.vdso.keeper import Keeper
+from harness.vdso.clocks import VdsoClocks
 
 _NETWORK = "10.77.0."
 _FIRST_NODE = 11
@@ -34,7 +34,7 @@ class LocalNode(OwnDisk):
         self._namespace = namespace
         self._inode = os.fstat(namespace).st_ino
         self._orders = Orders(self.processes)
-        self.clocks = Keeper(self.processes, self._orders)
+        self.clocks = VdsoClocks(self.processes, self._orders)
 
     def spawn(
         self,

@@ -7,10 +7,7 @@ than the others, so that later ones overtake it; a doubled one arrives twice in 
 
 import random
 
-from harness.shape import Shape
-
-QUEUE_S = 1.0
-OVERTAKEN_S = 0.01
+from harness.shape import OVERTAKEN_S, QUEUE_S, Shape
 
 
 class Line:

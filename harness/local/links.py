@@ -62,9 +62,9 @@ class BadLinks:
         if owner in self._orders:
             await self._change({name: o for name, o in self._orders.items() if name != owner})
 
-    def shaped_now(self) -> Mapping[Pair, Shape]:
-        """All pairs that any owner has ordered bad, with all that was ordered for them."""
-        return _united(self._orders)
+    def shaped_now(self, but: str | None = None) -> Mapping[Pair, Shape]:
+        """All pairs that any owner has ordered bad, with all that was ordered; `but` one owner."""
+        return _united({owner: o for owner, o in self._orders.items() if owner != but})
 
     async def forget(self, pairs: frozenset[Pair]) -> None:
         """Lose what is held of pairs that were cut."""

@@ -12,18 +12,21 @@ the bridge's port, and answered with a TCP reset or "port unreachable".
 
 import socket
 import struct
+import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.local import netfilter as nft
 from harness.local.lab import LocalNode
-from harness.local.passage import Probing
+from harness.local.passage import Prober, Probing
 from harness.site import Pair, Passage
 
 LOOK_S = 0.005
 _FORWARD, _INGRESS = 2, 0
 _CUT, _REFUSE = "winkle_cut", "winkle_refuse"
 _SET, _CHAIN = "pairs", "frames"
+_CHANGES_KEPT = 1000
 _TABLES = {nft.BRIDGE: _CUT, nft.NETDEV: _REFUSE}
 
 
@@ -36,7 +39,10 @@ class Order:
 
 
 class Cuts:
-    """The network of a lab.  All cuts of all owners add up; a silent one outdoes one that tells."""
+    """The network of a lab.  All cuts of all owners add up; a silent one outdoes one that tells.
+
+    Changes are made in the thread of the probes, so that none happens in the middle of a look.
+    """
 
     def __init__(
         self,
@@ -52,6 +58,7 @@ class Cuts:
             for name, node in nodes.items()
         }
         self._orders: dict[str, Order] = {}
+        self._changes: deque[tuple[float, frozenset[Pair]]] = deque(maxlen=_CHANGES_KEPT)
         self._in_kernel: dict[int, frozenset[bytes]] = {}
         self._netfilter: nft.Netfilter | None = None
 
@@ -75,29 +82,42 @@ class Cuts:
     async def cut(self, owner: str, pairs: Iterable[Pair], *, reject: bool = False) -> None:
         """Cut; see `harness.site.Network`.  Raises OSError, and then nothing changed."""
         wanted = frozenset(pairs)
-        before = self.cut_now()
-        links = {frozenset(p) for p in wanted} - {frozenset(p) for p in before}
-        await self._probing.run(lambda prober: prober.prepare(links))
-        self._change({**self._orders, owner: Order(wanted, reject)})
-        await self._forget(self.cut_now() - before)
+
+        def work(prober: Prober) -> frozenset[Pair]:
+            before = self.cut_now()
+            prober.prepare({frozenset(p) for p in wanted} - {frozenset(p) for p in before})
+            self._change({**self._orders, owner: Order(wanted, reject)})
+            return self.cut_now() - before
+
+        await self._forget(await self._probing.run(work))
 
     async def mend(self, owner: str) -> None:
         """Undo the cut of an owner."""
-        self._change({name: o for name, o in self._orders.items() if name != owner})
+        await self._probing.run(
+            lambda _: self._change({name: o for name, o in self._orders.items() if name != owner})
+        )
 
     def cut_now(self) -> frozenset[Pair]:
         """All pairs that any owner cuts."""
         return frozenset(pair for order in self._orders.values() for pair in order.pairs)
 
+    def cut_since(self, since_s: float) -> frozenset[Pair]:
+        """All pairs that were cut at any time since the monotonic clock showed `since_s`."""
+        changed = [pairs for at_s, pairs in self._changes if at_s >= since_s]
+        return self.cut_now().union(*changed)
+
     async def passes(self, pairs: Sequence[Pair], more_s: float = 0.0) -> Mapping[Pair, Passage]:
         """Send over pairs and return what arrived."""
-        cut = self.cut_now()
-        return await self._probing.run(lambda prober: prober.look(pairs, cut, LOOK_S + more_s))
+        return await self._probing.run(
+            lambda prober: prober.look(pairs, self.cut_now(), LOOK_S + more_s)
+        )
 
-    def stopped_packets(self) -> int:
-        """How many packets were stopped so far, by the kernel's own count."""
-        if self._netfilter is None:
-            return 0
+    async def stopped_packets(self) -> int:
+        """Return how many packets were stopped so far, by the kernel's own count."""
+        return await self._probing.run(lambda _: self._counted())
+
+    def _counted(self) -> int:
+        assert self._netfilter is not None, "the fault was not asked whether it is available"
         return sum(
             self._netfilter.counted_packets(family, _TABLES[family], _CHAIN)
             for family in self._in_kernel
@@ -121,7 +141,9 @@ class Cuts:
             assert self._netfilter is not None
             self._netfilter.commit(messages)
         self._in_kernel.update(wanted)
+        before = self.cut_now()
         self._orders = orders
+        self._changes.append((time.monotonic(), before ^ self.cut_now()))
 
 
 def _cut_table() -> list[nft.Message]:

@@ -32,7 +32,8 @@ _Try = tuple[str, Pair]
 T = TypeVar("T")
 LINKS_MAX = 32  # that are tried with connections; all others by datagrams alone
 _RESERVE = 2
-_STALLED_MAX = 3
+_SPARE_MAX = 6
+_UNACKED_AT = 24  # in TCP_INFO
 _CONNECT_S = 0.01
 _MEANT_S = 0.5
 _DATAGRAM = struct.Struct("=QI")
@@ -70,53 +71,62 @@ class Connection:
         """Whether everything that was sent has arrived."""
         return self.reset_at is None and self.sent == self.arrived
 
+    def quiet(self) -> bool:
+        """Whether it is whole and, by the kernel, nothing waits to be sent again at either end."""
+        return self.whole() and not any(_unacknowledged(end) for end in self.ends.values())
+
     def close(self) -> None:
         """Close both ends."""
         for end in self.ends.values():
             end.close()
 
 
+def _unacknowledged(end: socket.socket) -> int:
+    info = end.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _UNACKED_AT + 4)
+    return int(struct.unpack_from("=I", info, _UNACKED_AT)[0])
+
+
 @dataclass
 class Reserve:
-    """The old connections of a link: unused ones, the one of this cut, and those of earlier."""
+    """The old connections of a link: one for the cut of now, and the others."""
 
-    idle: list[Connection] = field(default_factory=list)
+    spare: list[Connection] = field(default_factory=list)
     during: Connection | None = None
-    stalled: list[Connection] = field(default_factory=list)
 
     def lay_by(self) -> None:
-        """The cut is over, or a new one begins: take back what has recovered by now."""
-        waiting = self.stalled + ([self.during] if self.during else [])
-        self.during, self.stalled = None, []
-        for connection in waiting:
+        """The cut is over, or a new one begins: take in what has arrived since."""
+        kept = self.spare + ([self.during] if self.during else [])
+        self.during, self.spare = None, []
+        for connection in kept:
             for node in connection.ends:
                 connection.receive(node)
-            if connection.whole():
-                self.idle.append(connection)
-            elif connection.reset_at or len(self.stalled) == _STALLED_MAX:
-                connection.close()
+            if connection.reset_at is None:
+                self.spare.append(connection)
             else:
-                self.stalled.append(connection)
+                connection.close()
+        while len(self.spare) > _SPARE_MAX:
+            self.spare.pop(0).close()
+
+    def usable(self) -> list[Connection]:
+        """The connections that would carry a byte at once if the link lets it."""
+        return [connection for connection in self.spare if connection.quiet()]
 
     def pick(self, *, cut: bool) -> Connection | None:
         """Return an old connection to try; while the link is cut, one and the same."""
         if not cut:
             self.lay_by()
-            return self.idle[-1] if self.idle else None
-        if self.during is None and self.idle:
-            self.during = self.idle.pop()
-            self.during.sent.clear()
-            self.during.arrived.clear()
-        return self.during
-
-    def settle(self) -> None:
-        """Lay connections aside that did not carry what they were given."""
-        late = [connection for connection in self.idle if not connection.whole()]
-        self.idle = [connection for connection in self.idle if connection.whole()]
-        self.stalled += [connection for connection in late if not connection.reset_at]
-        for connection in late:
-            if connection.reset_at:
-                connection.close()
+        if self.during is not None:
+            return self.during
+        usable = self.usable()
+        if not usable:
+            return None
+        chosen = usable[-1]
+        chosen.sent.clear()
+        chosen.arrived.clear()
+        if cut:
+            self.spare.remove(chosen)
+            self.during = chosen
+        return chosen
 
 
 class Prober:
@@ -136,7 +146,7 @@ class Prober:
             reserve = self._reserves.setdefault(link, Reserve())
             reserve.lay_by()
             near, far = sorted(link)
-            for stream in self.posts[near].streams(_RESERVE - len(reserve.idle)):
+            for stream in self.posts[near].streams(max(0, _RESERVE - len(reserve.usable()))):
                 stream.connect_ex(self.posts[far].listen_address)
                 opening[stream.getsockname()] = (link, near, stream)
         if not opening:
@@ -162,7 +172,7 @@ class Prober:
                     continue
                 link, near, stream = opening.pop(peer)
                 ready_to_use(end)
-                self._reserves[link].idle.append(Connection({near: stream, far: end}))
+                self._reserves[link].spare.append(Connection({near: stream, far: end}))
 
     def look(
         self, pairs: Sequence[Pair], cut: Collection[Pair], wait_s: float
@@ -183,13 +193,7 @@ class Prober:
         look = _Look(self.posts, pairs, cut, next(self._rounds))
         look.send(old, self._hub)
         look.wait(wait_s)
-        for link in links:
-            self._reserves[link].settle()
         return {pair: look.passage(pair) for pair in pairs}
-
-    def stalled(self) -> int:
-        """How many connections still wait for TCP to send again what a cut swallowed."""
-        return sum(len(reserve.stalled) for reserve in self._reserves.values())
 
     def close(self) -> None:
         """Close every socket."""
@@ -198,7 +202,7 @@ class Prober:
             post.close()
         for reserve in self._reserves.values():
             during = [reserve.during] if reserve.during else []
-            for connection in (*reserve.idle, *reserve.stalled, *during):
+            for connection in (*reserve.spare, *during):
                 connection.close()
 
 
@@ -250,6 +254,7 @@ class _Look:
         self._asked: dict[Pair, socket.socket] = {}
         self._refused: set[Pair] = set()
         self._missing: set[_Try] = set()
+        self._sent_s = 0.0
 
     def send(self, old: Mapping[Pair, Connection | None], hub: socket.socket) -> None:
         """Send over all pairs, with connections over those of `old`, then what no cut concerns."""
@@ -323,7 +328,7 @@ class _Look:
 
     def wait(self, wait_s: float) -> None:
         """Wait for everything; then, longer, for what is meant to pass."""
-        began = time.monotonic()
+        began = self._sent_s = time.monotonic()
         if not self._watch.run(lambda: not self._missing, began + wait_s):
             meant = {(what, pair) for what, pair in self._missing if self._is_meant(what, pair)}
             until = began + wait_s + _MEANT_S
@@ -340,13 +345,14 @@ class _Look:
         """Return what is known of a pair."""
         datagram = ("datagram", pair) not in self._missing
         if pair not in self._cut and pair[::-1] in self._cut:
-            return Passage(datagram=datagram)
+            return Passage(datagram=datagram, sent_s=self._sent_s)
         old = self._old.get(pair)
         return Passage(
             datagram=datagram,
             old=None if old is None else ("old", pair) not in self._missing,
             new=None if pair not in self._tried else ("new", pair) not in self._missing,
             refused=pair in self._refused or (old is not None and old.reset_at == pair[0]),
+            sent_s=self._sent_s,
         )
 
 

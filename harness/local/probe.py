@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from harness import procfs
-from harness.local import sandbox
+from harness.local import probe_clock, probe_life, probe_net, sandbox
 from harness.local.lab import Lab
 from harness.local.namespaces import Inside
 
@@ -44,6 +44,12 @@ def steps() -> Iterator[tuple[str, Callable[[], str]]]:
     yield "network", network
     yield "nodes reach each other", connect
     yield "fault pause", pause
+    for fault in (probe_life.kill, probe_life.disk, probe_life.amnesia):
+        yield f"fault {fault.__name__}", lambda fault=fault: fault(labs[0])  # type: ignore[misc]
+    for attempt in (probe_net.partition, probe_net.link, probe_net.message):
+        yield f"fault {attempt.__name__}", lambda attempt=attempt: attempt(labs[0])  # type: ignore[misc]
+    yield "partition with reject (optional)", lambda: probe_net.refusal(labs[0])
+    yield "fault clock (optional)", lambda: probe_clock.clock(labs[0])
     yield "quick recovery after cuts (optional)", back_off
 
 
@@ -85,7 +91,7 @@ def examine() -> int:
         except Exception as error:  # noqa: BLE001 - every failure of a probe is an answer
             record |= {"ok": False, "text": f"{type(error).__name__}: {error}"}
         sys.stdout.write(json.dumps(record) + "\n")
-    sys.stdout.flush()
+        sys.stdout.flush()
     return 0
 
 

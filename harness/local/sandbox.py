@@ -26,6 +26,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.ledger import state_home
 from harness.local import namespaces as ns
 
 UNAVAILABLE = 125
@@ -176,16 +177,23 @@ class Left:
     failed: StepFailed | None = None
 
 
-def launch(module: str, *arguments: str, stdout: int | None = None) -> Left:
+def launch(
+    module: str, *arguments: str, stdout: int | None = None, bound_s: float | None = None
+) -> Left:
     """Be outer: run `python -m module arguments` as a sandbox and wait for its end.
 
     The module's `__main__` calls `run_helper` with the two descriptors that it is given by the
     environment.  Signals that this process receives are handed on; the child has a session of its
-    own, so that Ctrl-C on a terminal arrives once and not once a process.
+    own, so that Ctrl-C on a terminal arrives once and not once a process.  After `bound_s` seconds
+    the sandbox is ended.
     """
     life_r, life_w = os.pipe2(os.O_CLOEXEC)
     complaint_r, complaint_w = os.pipe2(os.O_CLOEXEC)
-    environment = os.environ | {"WINKLE_LIFELINE": f"{life_r},{complaint_w}"}
+    environment = os.environ | {
+        "WINKLE_LIFELINE": f"{life_r},{complaint_w}",
+        # In there an ordinary user looks like root, and would look for the state in root's home.
+        "XDG_STATE_HOME": str(state_home()),
+    }
     # A signal between the start and the handlers would orphan the child for a moment; hold it back.
     signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
     try:
@@ -203,7 +211,7 @@ def launch(module: str, *arguments: str, stdout: int | None = None) -> Left:
         os.close(life_r)
         os.close(complaint_w)
     try:
-        code = child.wait()
+        code = _wait(child, bound_s)
         complaint = _read_all(complaint_r)
     finally:
         for number, handler in previous.items():
@@ -214,6 +222,15 @@ def launch(module: str, *arguments: str, stdout: int | None = None) -> Left:
         record = json.loads(complaint)
         return Left(code, StepFailed(record["step"], record["errno"], record["text"]))
     return Left(code)
+
+
+def _wait(child: "subprocess.Popen[bytes]", bound_s: float | None) -> int:
+    """Wait for the end of the helper; past the bound it is ended, and the sandbox with it."""
+    try:
+        return child.wait(bound_s)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        return child.wait()
 
 
 def _hand_on(pid: int) -> dict[signal.Signals, "signal._HANDLER"]:

@@ -12,7 +12,7 @@ the machine's own clock is touched, and no other process sees anything.
     memory    another process's vDSO, read and written
     halt      holding a process still outside of its clock functions
     trial     running the code that was read back from a process
-    keeper    keeping all processes of a place lied to
+    clocks    keeping all processes of a place lied to
 
 What is lied about: the wall clock (CLOCK_REALTIME, _COARSE, _ALARM, TAI, gettimeofday, time) and
 the monotonic clock (CLOCK_MONOTONIC, _COARSE, BOOTTIME and its _ALARM).  CLOCK_MONOTONIC_RAW and

@@ -10,12 +10,12 @@ fork and exec.
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from harness.clocks import Applied, Lie, Moment, Readings, Skew
 from harness.node import ProcessId
 from harness.vdso import trial
-from harness.vdso.halt import Reins, still
+from harness.vdso.halt import Reins, Step, change
 from harness.vdso.image import UnreachableError, blocks, own
 from harness.vdso.memory import (
     GoneError,
@@ -37,8 +37,8 @@ class Told:
     applied: list[Applied] = field(default_factory=list)
 
 
-class Keeper:
-    """Lies to all processes that `processes` names, now and later; implements `Clocks`."""
+class VdsoClocks:
+    """Lies to the processes that `processes` names, now and later: `harness.site.Clocks`."""
 
     def __init__(self, processes: Callable[[], list[ProcessId]], reins: Reins) -> None:
         self._processes = processes
@@ -49,7 +49,7 @@ class Keeper:
         self._sweeping = asyncio.Lock()
         self._watch: asyncio.Task[None] | None = None
 
-    def trouble(self) -> str | None:
+    def unavailable(self) -> str | None:
         """Return why no clock can be set on this machine, None when it can."""
         try:
             own()
@@ -92,7 +92,8 @@ class Keeper:
                 if shares_memory(process.pid, vdso.machine.kcmp):
                     continue  # until it calls exec, its clocks are its parent's
                 with Memory(process, vdso) as memory:
-                    found[process.pid] = trial.read(vdso, memory.image())
+                    seen = trial.read(vdso, memory.image())
+                found[process.pid] = replace(seen, trouble=self._trouble.get(process, ""))
             except GoneError:
                 continue
             except UnreachableError as error:
@@ -171,12 +172,17 @@ class Keeper:
         if not same_time_namespace(process.pid):
             raise UnreachableError(f"process {process.pid} lives in another time namespace")
         now = memory.image()
-        if now == wanted:
-            return
-        if now != vdso.true and not vdso.lies(now):
+        if now == vdso.true:
+            steps = [Step(wanted, vdso.rewritten)]
+        elif not vdso.lies(now):
             raise UnreachableError(f"process {process.pid} has a vDSO that is not ours")
-        async with still(process, memory, vdso, self._reins):
-            memory.rewrite(now, wanted)
+        elif wanted == vdso.true:
+            # A process that reads clocks all the time may keep our code, but not the lie.
+            told_truth = vdso.lying(blocks(None, None))
+            steps = [Step(wanted, vdso.rewritten), Step(told_truth, vdso.half_read)]
+        else:
+            steps = [Step(wanted, vdso.half_read)]
+        await change(process, memory, now, steps, self._reins)
 
     def _note(self, pid: int, began: float) -> None:
         took_ms = round((time.perf_counter() - began) * 1000, 3)

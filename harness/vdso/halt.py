@@ -1,10 +1,11 @@
-"""Holding a process still, outside of its clock functions.
+"""Holding a process still where its clock functions can be changed under it.
 
-Code and parameters are rewritten only while every thread of the process is stopped and none of
-them is inside, or will return into, what is rewritten.  That also makes the change of a lie
-atomic: a thread that was half-way through reading the parameters is inside, and is waited for.
+Code is rewritten only while every thread of the process is stopped and none of them is in it, or
+will return into it.  Parameters of code that lies already are rewritten only while no thread has
+read some of them and not yet all: so a reading is wholly of the old lie or wholly of the new one,
+and a thread that does nothing but read clocks is no obstacle.
 
-A thread is inside when its program counter is, or when a signal handler interrupted it there: then
+A thread is there when its program counter is, or when a signal handler interrupted it there: then
 the address to return to lies on the stack that the handler runs on (Go interrupts its threads like
 that many times a second).  So the stack is searched for such an address.
 """
@@ -13,18 +14,18 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from harness import procfs
 from harness.node import ProcessId
-from harness.vdso.image import UnreachableError, Vdso
+from harness.vdso.image import UnreachableError
 from harness.vdso.memory import GoneError, Memory
 
 _BOUND_S = 2.0
-_STACK_BYTES = 1 << 16
+_POLISH_S = 0.3
+_STACK_BYTES = 1 << 15
 _QUICK_LOOKS = 20
 _LOOK_S = 0.0005
 
@@ -68,52 +69,67 @@ def send(process: ProcessId, number: signal.Signals) -> None:
         raise UnreachableError(f"process {process.pid} cannot be stopped: {error}") from error
 
 
-@asynccontextmanager
-async def still(
-    process: ProcessId, memory: Memory, vdso: Vdso, reins: Reins
-) -> AsyncIterator[None]:
-    """Hold a process still, bounded in time.  Raises GoneError, UnreachableError."""
+@dataclass(frozen=True)
+class Step:
+    """A vDSO that a process may be given while no thread is at an offset that is `inside`."""
+
+    image: bytes
+    inside: Callable[[int], bool]
+
+
+async def change(
+    process: ProcessId, memory: Memory, now: bytes, steps: Sequence[Step], reins: Reins
+) -> None:
+    """Turn a process's vDSO from `now` into the first of `steps`, by way of another if need be.
+
+    The process is held still for some milliseconds, several times if its threads are in the way.
+    Once another step is reached, the first is tried for no more than 0.3 s, else for 2 s.  Raises
+    UnreachableError when none was reached, GoneError.
+    """
     deadline = time.monotonic() + _BOUND_S
-    holding = False
-    try:
-        while True:
-            holding = True
-            reins.hold(process)
-            if not await _moves_or_is_inside(process, memory, vdso, deadline):
-                break
-            holding = False
-            if not reins.let_go(process):
-                raise UnreachableError(
-                    f"process {process.pid} was stopped by others while it read a clock"
-                )
-            await asyncio.sleep(0)
-        yield
-    finally:
-        if holding:
-            reins.let_go(process)
+    best, reached = steps[0].image, False
+    while now != best:
+        reins.hold(process)
+        try:
+            await _until_stopped(process, deadline)
+            step = _possible(process, memory, steps)
+            if step is not None and step.image != now:
+                memory.rewrite(now, step.image)
+                now, reached = step.image, True
+                deadline = min(deadline, time.monotonic() + _POLISH_S)
+        finally:
+            goes_on = reins.let_go(process)
+        if now == best:
+            return
+        if not goes_on or time.monotonic() > deadline:
+            if reached:
+                return
+            why = "all the time" if goes_on else "when others stopped it"
+            raise UnreachableError(f"process {process.pid} was inside of its clock functions {why}")
+        await asyncio.sleep(0)
 
 
-async def _moves_or_is_inside(
-    process: ProcessId, memory: Memory, vdso: Vdso, deadline: float
-) -> bool:
-    """Wait until every thread is stopped; return whether one is inside.  Raises when too late."""
+def _possible(process: ProcessId, memory: Memory, steps: Sequence[Step]) -> Step | None:
+    """Return the first step that no thread of a stopped process stands in the way of."""
+    places: set[int] = set()
+    for thread in _states(process):
+        found = _places(process.pid, thread, memory)
+        if found is None:
+            return None
+        places |= found
+    return next((step for step in steps if not any(map(step.inside, places))), None)
+
+
+async def _until_stopped(process: ProcessId, deadline: float) -> None:
     looks = 0
-    while moving := [t for t, s in _states(process).items() if s != procfs.STOPPED]:
+    while any(state != procfs.STOPPED for state in _states(process).values()):
         if time.monotonic() > deadline:
-            states = ", ".join(f"{t}: {s}" for t, s in _states(process).items())
+            states = ", ".join(f"{thread}: {s}" for thread, s in _states(process).items())
             raise UnreachableError(
-                f"process {process.pid} did not stop within {_BOUND_S:g} s, because "
-                f"{len(moving)} of its threads cannot (threads: {states})"
+                f"process {process.pid} did not stop in {_BOUND_S:g} s (its threads: {states})"
             )
         looks += 1
         await asyncio.sleep(0 if looks < _QUICK_LOOKS else _LOOK_S)
-    if not any(_inside(process.pid, thread, memory, vdso) for thread in _states(process)):
-        return False
-    if time.monotonic() > deadline:
-        raise UnreachableError(
-            f"process {process.pid} was found inside of its clock functions for {_BOUND_S:g} s"
-        )
-    return True
 
 
 def _states(process: ProcessId) -> dict[int, str]:
@@ -123,33 +139,36 @@ def _states(process: ProcessId) -> dict[int, str]:
     return states
 
 
-def _inside(pid: int, thread: int, memory: Memory, vdso: Vdso) -> bool:
-    """Whether a stopped thread is in the vDSO, or will return into what is rewritten."""
+def _places(pid: int, thread: int, memory: Memory) -> set[int] | None:
+    """Return the offsets of the vDSO at which a stopped thread is, or to which it may return.
+
+    None when it is not off its processor yet.
+    """
     try:
-        words = Path(f"/proc/{pid}/task/{thread}/syscall").read_text("ascii").split()
-    except (FileNotFoundError, ProcessLookupError):
-        return False  # the thread has ended
+        said = procfs.read(f"/proc/{pid}/task/{thread}/syscall")
     except OSError as error:
         raise UnreachableError(
             f"the threads of process {pid} cannot be looked at: {error}"
         ) from error
+    if said is None:
+        return set()  # the thread has ended
+    words = said.split()
     if len(words) < 2:
-        return True  # "running": it is not off its processor yet
+        return None
     stack, counter = int(words[-2], 16), int(words[-1], 16)
-    if memory.base <= counter < memory.base + len(vdso.true):
-        return True
-    return returns_into(memory.read(stack, _STACK_BYTES), stack, memory.base, vdso)
+    found = set(returns(memory.read(stack, _STACK_BYTES), stack, memory.base, memory.length))
+    return found | {counter - memory.base}
 
 
-def returns_into(data: bytes, address: int, base: int, vdso: Vdso) -> bool:
-    """Whether a stack that begins at `address` holds an address inside of what is rewritten."""
-    for high in {base >> 16, (base + len(vdso.true) - 1) >> 16}:
-        # The upper six bytes of such an address are known, so the search is one of bytes.
-        wanted = high.to_bytes(6, "little")
+def returns(data: bytes, address: int, base: int, length: int) -> Iterator[int]:
+    """Yield the offsets into `length` bytes at `base` to which a stack at `address` points."""
+    for high in {base >> 16, (base + length - 1) >> 16}:
+        # Known is all of such an address but its last two bytes, so the search is one of bytes;
+        # its first two are zero, and searching for zeros on a stack is slow.
+        wanted = (high & 0xFFFFFFFF).to_bytes(4, "little")
         at = data.find(wanted, 2)
         while at != -1:
-            low = int.from_bytes(data[at - 2 : at], "little")
-            if (address + at - 2) % 8 == 0 and vdso.rewritten((high << 16) + low - base):
-                return True
+            offset = int.from_bytes(data[at - 2 : at + 6], "little") - base
+            if (address + at - 2) % 8 == 0 and 0 <= offset < length:
+                yield offset
             at = data.find(wanted, at + 1)
-    return False

@@ -69,6 +69,12 @@ class Vdso:
         """Whether `offset` lies behind the entry of a function that a lie rewrites."""
         return any(f.start < offset < f.start + f.size for f in self.functions.values())
 
+    def half_read(self, offset: int) -> bool:
+        """Whether a thread at `offset` of a lying vDSO knows some of its parameters, not all."""
+        first, last = self.machine.half_read
+        home = self.functions[self.machine.clock_gettime].start
+        return home + first < offset <= home + last
+
 
 def blocks(wall: tuple[Lie, Moment] | None, monotonic: tuple[Lie, Moment] | None) -> bytes:
     """Return the parameter blocks of two lies, each counted from its moment; None stays true."""

@@ -17,13 +17,16 @@ class Machine:
     `code` replaces the function `symbols[0]` of the vDSO; it ends where its parameter blocks begin.
     The entries of the other functions become a jump into it: `symbols` gives for each function the
     offset of its code.  `jump(distance)` is that jump, measured from its own first byte.
-    `elf` is the number of the machine in an ELF header, `kcmp` that of the system call.
+    A thread behind `half_read[0]` and not behind `half_read[1]` has read some of its parameters and
+    not yet all.  `elf` is the number of the machine in an ELF header, `kcmp` that of the system
+    call.
     """
 
     source: str
     code: bytes
     symbols: Mapping[str, int]
     jump: Callable[[int], bytes]
+    half_read: tuple[int, int]
     elf: int
     kcmp: int
 
@@ -54,6 +57,7 @@ MACHINES: Mapping[str, Machine] = {
         ),
         symbols={"__vdso_clock_gettime": 0, "__vdso_gettimeofday": 0x88, "__vdso_time": 0xBA},
         jump=_x86_jump,
+        half_read=(0x38, 0x62),
         elf=62,
         kcmp=312,
     ),

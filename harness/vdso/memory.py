@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from harness.node import ProcessId
-from harness.procfs import start_ticks
+from harness.procfs import read, start_ticks
 from harness.vdso.image import UnreachableError, Vdso
 
 _SYSINFO_EHDR = 33
@@ -32,10 +32,8 @@ def vdso_address(pid: int) -> int:
     Raises GoneError, UnreachableError.
     """
     try:
-        vector = Path(f"/proc/{pid}/auxv").read_bytes()
-    except (FileNotFoundError, ProcessLookupError) as error:
-        raise GoneError from error
-    except OSError as error:
+        vector = read(f"/proc/{pid}/auxv")
+    except PermissionError as error:
         raise UnreachableError(f"process {pid} cannot be looked into: {error}") from error
     if not vector:
         raise GoneError  # a process that is about to end has no memory any more
@@ -76,11 +74,10 @@ def shares_memory(pid: int, number: int) -> bool:
 
 
 def _parent(pid: int) -> int:
-    try:
-        text = Path(f"/proc/{pid}/stat").read_bytes().decode("ascii", "replace")
-    except OSError as error:
-        raise GoneError from error
-    return int(text[text.rindex(")") + 2 :].split()[1])
+    data = read(f"/proc/{pid}/stat")
+    if data is None:
+        raise GoneError
+    return int(data[data.rindex(b")") + 2 :].split()[1])
 
 
 class Memory:
@@ -92,7 +89,7 @@ class Memory:
     def __init__(self, process: ProcessId, vdso: Vdso) -> None:
         self.pid = process.pid
         self.base = vdso_address(process.pid)
-        self._length = len(vdso.true)
+        self.length = len(vdso.true)
         try:
             self._fd = os.open(f"/proc/{process.pid}/mem", os.O_RDWR | os.O_CLOEXEC)
         except (FileNotFoundError, ProcessLookupError) as error:
@@ -112,8 +109,8 @@ class Memory:
 
     def image(self) -> bytes:
         """Return the vDSO as the process has it."""
-        image = self.read(self.base, self._length)
-        if len(image) == self._length:
+        image = self.read(self.base, self.length)
+        if len(image) == self.length:
             return image
         if vdso_address(self.pid) != self.base:
             raise GoneError  # it called exec meanwhile, and will be found anew
@@ -145,9 +142,9 @@ class Memory:
 
 def differences(now: bytes, wanted: bytes) -> list[tuple[int, int]]:
     """Return the ranges of 8-byte words in which two images of one length differ."""
+    words = zip(memoryview(now).cast("Q"), memoryview(wanted).cast("Q"), strict=True)
     runs: list[tuple[int, int]] = []
-    for at in range(0, len(now), 8):
-        if now[at : at + 8] != wanted[at : at + 8]:
-            start = runs.pop()[0] if runs and runs[-1][1] == at else at
-            runs.append((start, at + 8))
+    for at in (8 * i for i, (old, new) in enumerate(words) if old != new):
+        start = runs.pop()[0] if runs and runs[-1][1] == at else at
+        runs.append((start, at + 8))
     return runs

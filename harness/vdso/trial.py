@@ -27,8 +27,6 @@ class Mapped:
     """A lying image, mapped executable in this process until `close`."""
 
     def __init__(self, vdso: Vdso, image: bytes) -> None:
-        if not vdso.lies(image):
-            raise UnreachableError("its vDSO holds code that we do not know: it is left alone")
         protection = mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
         try:
             self._map = mmap.mmap(-1, len(image), prot=protection)
@@ -62,7 +60,9 @@ class Mapped:
 def read(vdso: Vdso, image: bytes) -> Readings:
     """Return what a process with this vDSO reads now.  Raises UnreachableError."""
     if image == vdso.true:
-        return Readings(_true(time.CLOCK_REALTIME), _true(time.CLOCK_MONOTONIC))
+        return Readings(_true(time.CLOCK_REALTIME), _true(time.CLOCK_MONOTONIC), original=True)
+    if not vdso.lies(image):
+        raise UnreachableError("its vDSO holds code that we do not know: it is left alone")
     mapped = Mapped(vdso, image)
     try:
         return Readings(

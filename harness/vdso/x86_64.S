@@ -28,6 +28,7 @@
     addq    %rcx, %r8
     imulq   $1000000000, (%rsi), %r9
     addq    8(%rsi), %r9
+.Lfirst:                            /* from here on a thread knows some of its parameters */
     subq    (%r8), %r9              /* r9: elapsed */
     movq    %r9, %rax
     imulq   16(%r8)                 /* 128 bits, signed */
@@ -36,13 +37,13 @@
     movq    %rax, %r10              /* r10: what is read, the jump to come */
     movq    24(%r8), %rcx
     testq   %rcx, %rcx
-    jz      .Ljump
+    jz      .Llast
     movq    %r9, %rax
     cqto
     idivq   %rcx
     testb   $1, %al
     jnz     .Lsplit
-.Ljump:
+.Llast:                             /* and after this all that it needs */
     addq    8(%r8), %r10
 .Lsplit:                            /* into seconds and nanoseconds, 0 <= ns < 10^9 */
     movq    %r10, %rax

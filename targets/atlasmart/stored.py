@@ -4,7 +4,10 @@ Value and highest token are one record of one file, on the disk before the write
 store that keeps them apart can lose one of them, and forgets its fence.  Refusals are recorded too,
 so the file is the store's own account of what it decided, in order.
 
-Run as `python -P -m targets.atlasmart.stored ADDRESS PORT DATA none|checked`.
+With `value-only` the store has exactly that bug, on purpose: the highest token lives in memory
+alone, so after a restart it obeys whoever comes first.
+
+Run as `python -P -m targets.atlasmart.stored ADDRESS PORT DATA none|checked PERSIST`.
 """
 
 import asyncio
@@ -20,12 +23,15 @@ from targets.atlasmart.wire import Read, Write, serve
 class Registers:
     """The last accepted write and the highest accepted token of every key, and the journal."""
 
-    def __init__(self, path: Path, *, checked: bool) -> None:
+    def __init__(self, path: Path, *, checked: bool, remembers: bool = True) -> None:
+        """`remembers`: the highest tokens outlive a restart."""
         self._checked = checked
         self._current: dict[str, Accept] = {}
         self._highest: dict[str, int] = {}
         for decision in records(path, Accept):
             self._apply(decision)
+        if not remembers:
+            self._highest.clear()
         self._journal = Journal(path)
 
     def _apply(self, decision: Accept) -> None:
@@ -60,9 +66,11 @@ class Registers:
         return old
 
 
-def main(address: str, port: str, data: str, fence: str) -> None:
+def main(address: str, port: str, data: str, fence: str, persist: str) -> None:
     """Serve until killed."""
-    registers = Registers(Path(data) / JOURNAL, checked=fence == "checked")
+    registers = Registers(
+        Path(data) / JOURNAL, checked=fence == "checked", remembers=persist == "value-and-fence"
+    )
     asyncio.run(serve(address, int(port), Read | Write, registers.handle))
 
 

@@ -26,6 +26,7 @@ class Atlasmart:
     """Our reference pair: a lock server `lock1` and a store `store1` that may check tokens."""
 
     name = "atlasmart"
+    by_token = ("renew", "release")
 
     class Options(BaseModel):
         """Options of the target `atlasmart`."""
@@ -34,6 +35,10 @@ class Atlasmart:
 
         fence: Literal["none", "checked"] = Field(
             "none", description="as store: take every write, or refuse a lower token"
+        )
+        persist: Literal["value-and-fence", "value-only"] = Field(
+            "value-and-fence",
+            description="as store: what outlives a restart; value-only forgets the highest token",
         )
 
     errors: Sequence[ErrorRule] = (
@@ -60,9 +65,10 @@ class Atlasmart:
             place = ["{address}", str(port), "{data}"]
             return [sys.executable, "-P", "-m", f"targets.atlasmart.{module}", *place]
 
+        stored = [*argv("stored", STORE_PORT), self.fence, self.options.persist]
         return [
             Server("lock1", argv("lockd", LOCK_PORT), LOCK_PORT, role="lock"),
-            Server("store1", [*argv("stored", STORE_PORT), self.fence], STORE_PORT, role="store"),
+            Server("store1", stored, STORE_PORT, role="store"),
         ]
 
     def lock(self, cluster: Cluster, timeout_s: float) -> LockClient:

@@ -1,0 +1,240 @@
+"""A cluster is one written value: its write, and the reads that saw it.
+
+When each value is written once on a key, a read names its write.  What decides is then only when a
+cluster was surely in effect: `first`, the earliest return in it, and `last`, the latest call.  If
+`first` of A comes before `last` of B, something of A ended before something of B began, so A's
+write comes before B's in every explanation.  The initial value of a key is a cluster that was
+written before every event.  docs/explanation/fenced-check.md has the proof.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.checking.finding import Finding, RepeatedValuesError
+from harness.checking.steps import DONE, GONE, READ, REFUSED, UNKNOWN, UNTOLD, Steps
+from harness.checking.values import NOT_TOLD, Flags, Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Clusters:
+    """All clusters of a history, the initial values (one a key) first.
+
+    `row`: the write, -1 for an initial value.  `optional`: a write of unknown outcome that nobody
+    saw, which need not have happened.  `reads`: rows; `source`: the cluster of each of them.
+    """
+
+    steps: Steps
+    row: Ints
+    key: Ints
+    token: Ints
+    call: Ints
+    first: Ints
+    last: Ints
+    optional: Flags
+    reads: Ints
+    source: Ints
+
+    def first_row(self, cluster: int) -> int:
+        """Return the row that ended first, -1 for the initial value."""
+        return self._extreme(cluster, self.steps.ret, int(self.first[cluster]))
+
+    def last_row(self, cluster: int) -> int:
+        """Return the row that began last, -1 for an initial value that nobody read."""
+        return self._extreme(cluster, self.steps.call, int(self.last[cluster]))
+
+    def _extreme(self, cluster: int, times: Ints, wanted: int) -> int:
+        row = int(self.row[cluster])
+        if row >= 0 and times[row] == wanted:
+            return row
+        hit = np.flatnonzero((self.source == cluster) & (times[self.reads] == wanted))
+        return int(self.reads[hit[0]]) if len(hit) else -1
+
+    def witness(self, *rows: int) -> tuple[int, ...]:
+        """Return distinct rows in the order of their calls, each read with its write.
+
+        A write of unknown outcome brings the read that saw it first.
+        """
+        out = {row for row in rows if row >= 0}
+        for position in np.flatnonzero(np.isin(self.reads, list(out))):
+            out.add(int(self.row[self.source[position]]))
+        out.discard(-1)
+        for cluster in np.flatnonzero(np.isin(self.row, list(out))):
+            row = int(self.row[cluster])
+            mine = self.reads[self.source == cluster]
+            if self.steps.outcome[row] == UNKNOWN and len(mine) and not out & set(mine.tolist()):
+                out.add(int(mine[np.argmin(self.steps.ret[mine])]))
+        return tuple(sorted(out, key=lambda row: (int(self.steps.call[row]), row)))
+
+
+def gather(steps: Steps, writes: Ints, written: Ints, reads: Ints) -> Clusters | Finding:
+    """Return the clusters, or what is impossible about a read by itself.
+
+    Raises RepeatedValuesError with the keys on which a read does not name its write.
+    """
+    keys = steps.keys
+    wanted = steps.seen[reads]
+    found = find_writes(steps, writes, written, reads, wanted)
+    source = np.where(found >= 0, found + keys, NOT_TOLD)
+    initial = (wanted == steps.initial) & (found < 0)
+    source[initial] = steps.key[reads[initial]]
+    wrong = np.flatnonzero(source < 0)
+    if len(wrong):
+        return _from_nowhere(steps, int(reads[wrong[0]]))
+    start = np.zeros(keys, np.int64)
+    call = np.concatenate([start, steps.call[writes]])
+    row = np.concatenate([start - 1, writes])
+    wrong = np.flatnonzero(steps.ret[reads] < call[source])
+    if len(wrong):
+        rows = (int(row[source[wrong[0]]]), int(reads[wrong[0]]))
+        text = "a value was read before anybody wrote it: {1} ended before {0} began"
+        return Finding("phantom-read", rows, text)
+    first = np.concatenate([start, steps.ret[writes]])
+    last = call.copy()
+    np.minimum.at(first, source, steps.ret[reads])
+    np.maximum.at(last, source, steps.call[reads])
+    optional = np.concatenate([start > 0, steps.outcome[writes] == UNKNOWN])
+    optional[source] = False
+    return Clusters(
+        steps=steps,
+        row=row,
+        key=np.concatenate([np.arange(keys, dtype=np.int64), steps.key[writes]]),
+        token=np.concatenate([start + steps.initial_token, steps.token[writes]]),
+        call=call,
+        first=first,
+        last=last,
+        optional=optional,
+        reads=reads,
+        source=source,
+    )
+
+
+def find_writes(steps: Steps, writes: Ints, written: Ints, rows: Ints, wanted: Ints) -> Ints:
+    """Return for each row the position in `writes` of the write of the wanted value, or -1.
+
+    Raises RepeatedValuesError with the keys on which a wanted value has two writes (or a write and
+    the initial state).
+    """
+    if not len(writes):
+        return np.full(len(rows), NOT_TOLD, np.int64)
+    size = max(int(written.max(initial=0)), int(wanted.max(initial=0)), steps.initial) + 1
+    asked = np.zeros(size, bool)
+    asked[wanted[wanted >= 0]] = True
+    position = np.arange(len(writes))
+    slot = np.full(size, NOT_TOLD, np.int64)
+    slot[written] = position
+    twice = (slot[written] != position) & asked[written]
+    twice |= (written == steps.initial) & asked[written]
+    if twice.any() and steps.keys == 1:
+        raise RepeatedValuesError([0])
+    if not twice.any():
+        found = np.where(wanted >= 0, slot[np.maximum(wanted, 0)], NOT_TOLD)
+        found[(found >= 0) & (steps.key[writes[found]] != steps.key[rows])] = NOT_TOLD
+        return found
+    return _find_by_key(steps, writes, written, rows, wanted, size)
+
+
+def _find_by_key(
+    steps: Steps, writes: Ints, written: Ints, rows: Ints, wanted: Ints, size: int
+) -> Ints:
+    pair = steps.key[writes] * size + written
+    ask = steps.key[rows] * size + np.maximum(wanted, 0)
+    order = np.argsort(pair, kind="stable")
+    ranked = pair[order]
+    again = np.flatnonzero(ranked[1:] == ranked[:-1])
+    repeated = ranked[again]
+    started = pair[written == steps.initial]
+    twice = np.intersect1d(np.concatenate([repeated, started]), ask[wanted >= 0])
+    if len(twice):
+        raise RepeatedValuesError({int(number) // size for number in twice})
+    at = np.searchsorted(ranked, ask)
+    inside = np.minimum(at, len(ranked) - 1)
+    return np.where((ranked[inside] == ask) & (wanted >= 0), order[inside], NOT_TOLD)
+
+
+def _from_nowhere(steps: Steps, read: int) -> Finding:
+    """Say where the value of a read may have come from, if not from a write that happened."""
+    same = np.flatnonzero(
+        (steps.kind != READ)
+        & (steps.value == steps.seen[read])
+        & (steps.outcome >= REFUSED)
+        & (steps.key == steps.key[read])
+    )
+    if len(same):
+        how = "was refused" if steps.outcome[same[0]] == REFUSED else "had failed"
+        text = f"the value of a write that {how} was read: {{0}}, then {{1}}"
+        return Finding("aborted-read", (int(same[0]), read), text)
+    elsewhere = np.flatnonzero(
+        (steps.kind != READ) & (steps.value == steps.seen[read]) & (steps.outcome < GONE)
+    )
+    if len(elsewhere) and steps.kind[read] == READ:
+        text = "a value was read that was only ever written to another key: {0}"
+    else:
+        text = "a value was read that nobody ever wrote: {0}"
+    return Finding("phantom-read", (read,), text)
+
+
+def told_wrong(clusters: Clusters) -> Finding | None:
+    """Find a read that tells another token than the one its value was written with."""
+    steps = clusters.steps
+    told = steps.told[clusters.reads]
+    wrong = np.flatnonzero((told != clusters.token[clusters.source]) & (told > UNTOLD))
+    if not len(wrong):
+        return None
+    cluster = int(clusters.source[wrong[0]])
+    rows = clusters.witness(int(clusters.row[cluster]), int(clusters.reads[wrong[0]]))
+    text = f"a value was read with a token that it was not written with: {{{len(rows) - 1}}}"
+    return Finding("phantom-read", rows, text)
+
+
+def conflict(clusters: Clusters, members: Ints, group: Ints, span: int) -> Finding | None:
+    """Find two clusters of one group that must each come before the other.
+
+    `group` numbers the members' groups from zero.  Two forward zones (first < last) of one group
+    must not overlap, and no backward zone may lie inside a forward one; there is no other case.
+    """
+    base = group * span
+    first, last = base + clusters.first[members], base + clusters.last[members]
+    forward = np.flatnonzero(first < last)
+    forward = forward[np.argsort(first[forward], kind="stable")]
+    starts, ends = first[forward], last[forward]
+    if not len(forward):
+        return None
+    reach = np.maximum.accumulate(ends)
+    overlap = np.flatnonzero(starts[1:] < reach[:-1])
+    if len(overlap):
+        later = int(overlap[0]) + 1
+        earlier = int(np.argmax(ends[:later]))
+        return two_cycle(clusters, int(members[forward[earlier]]), int(members[forward[later]]))
+    backward = np.flatnonzero(first >= last)
+    around = np.searchsorted(starts, last[backward], side="left") - 1
+    inside = np.flatnonzero((around >= 0) & (first[backward] < ends[np.maximum(around, 0)]))
+    if len(inside):
+        outer = int(members[forward[around[inside[0]]]])
+        return two_cycle(clusters, outer, int(members[backward[inside[0]]]))
+    return None
+
+
+def two_cycle(clusters: Clusters, one: int, other: int) -> Finding:
+    """Name two clusters that must each come before the other; blame the read that came last."""
+    late = max(
+        (clusters.last_row(c) for c in (one, other)),
+        key=lambda row: int(clusters.steps.call[row]) if row >= 0 else -1,
+    )
+    old, new = (one, other) if late == clusters.last_row(one) else (other, one)
+    shown = clusters.first_row(new)
+    rows = clusters.witness(
+        late, clusters.first_row(old), shown, clusters.last_row(new), int(clusters.row[new])
+    )
+    rows = (*(row for row in rows if row != late), late)
+    where = rows.index(shown) if shown in rows else 0
+    name = "read-reversal" if clusters.steps.kind[shown] == READ else "stale-read"
+    how = "already been read" if name == "read-reversal" else "been acknowledged"
+    text = f"{{{len(rows) - 1}}} saw an older value although a newer one had {how}: {{{where}}}"
+    return Finding(name, rows, text)
+
+
+def reads_of(steps: Steps) -> Ints:
+    """Return the rows of the reads that told a value."""
+    rows = steps.rows(READ, DONE)
+    return rows[steps.seen[rows] >= 0]

@@ -1,0 +1,114 @@
+"""What goes with a finding: a witness that is illegal on its own, and how much hangs on it.
+
+The witness of a fast check is put to the search by itself; if something in it could still be
+explained, neighbours are added until it cannot, and what is not needed is taken away again.  A
+finding is robust when it holds although each `fail` is read as "nobody knows".  The earliest event
+is the return after which no order exists; it is found by halving, since what explains a history
+explains each of its beginnings.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from harness.checking.columns import FAIL, INFO, NEVER, Columns
+from harness.checking.engine import Judge
+from harness.checking.finding import Finding
+from harness.checking.values import Ints
+
+_NEIGHBOURS = (8, 16, 32, 64, 128)
+_HALVINGS_ROWS = 200_000
+
+
+def illegal(judge: Judge, columns: Columns, rows: Ints) -> bool:
+    """Whether the search finds no order of these rows alone."""
+    return judge.search(columns, np.sort(rows)).finding is not None
+
+
+def complete(judge: Judge, columns: Columns, finding: Finding) -> Finding:
+    """Return the finding with rows that are illegal on their own; unchanged if none are found."""
+    rows = np.array(finding.rows, np.int64)
+    if judge.model.search is None or illegal(judge, columns, rows):
+        return finding
+    same = np.flatnonzero(columns.key == columns.key[rows[-1]])
+    centre = int(np.searchsorted(same, rows[-1]))
+    for reach in _NEIGHBOURS:
+        near = same[max(0, centre - reach) : centre + reach]
+        wider = np.union1d(rows, near)
+        if illegal(judge, columns, wider):
+            added = _needed(judge, columns, rows, wider)
+            return _with(finding, added)
+    return finding
+
+
+def _needed(judge: Judge, columns: Columns, keep: Ints, rows: Ints) -> Ints:
+    """Take away, one by one, the added rows without which the rest stays illegal."""
+    for row in np.setdiff1d(rows, keep)[::-1]:
+        fewer = rows[rows != row]
+        if illegal(judge, columns, fewer):
+            rows = fewer
+    return np.setdiff1d(rows, keep)
+
+
+def _with(finding: Finding, added: Ints) -> Finding:
+    """Put the added rows between those of the sentence and the last one; renumber the sentence."""
+    last = len(finding.rows) - 1
+    more = tuple(int(row) for row in added)
+    rows = (*finding.rows[:-1], *more, finding.rows[-1])
+    template = finding.template.replace(f"{{{last}}}", f"{{{last + len(more)}}}")
+    return replace(finding, rows=rows, template=template)
+
+
+def of_key(columns: Columns, row: int) -> Columns:
+    """Return the columns of the row's key only: what the other keys did proves nothing about it."""
+    return columns.take(columns.key == columns.key[row])
+
+
+def robust(judge: Judge, columns: Columns) -> bool | None:
+    """Whether something is wrong although each `fail` is read as unknown; None: budget ended."""
+    failed = columns.outcome == FAIL
+    doubted = replace(
+        columns,
+        outcome=np.where(failed, INFO, columns.outcome),
+        ret=np.where(failed, NEVER, columns.ret),
+    )
+    judged = judge.judge(doubted)
+    return True if judged.finding is not None else (None if judged.limits else False)
+
+
+def earliest(judge: Judge, columns: Columns, until_ns: int) -> int:
+    """Return the time of the first return after which no order exists, `until_ns` at the latest.
+
+    `until_ns` is a time by which none exists.  Long histories are halved only near that time.
+    """
+    returns = np.unique(columns.ret[columns.ret <= until_ns])
+    if not len(returns):
+        return until_ns
+    low, high, step = -1, len(returns) - 1, 1
+    while high - low > 1 and step <= len(returns):
+        probe = max(low + 1, high - step)
+        if judge.judge(beginning(columns, int(returns[probe]))).finding is None:
+            low = probe
+            break
+        high = probe
+        step *= 2
+        if len(columns) > _HALVINGS_ROWS:
+            break
+    while high - low > 1:
+        middle = (low + high) // 2
+        if judge.judge(beginning(columns, int(returns[middle]))).finding is None:
+            low = middle
+        else:
+            high = middle
+    return int(returns[high])
+
+
+def beginning(columns: Columns, until_ns: int) -> Columns:
+    """Return the history up to a time: what is then open is of unknown outcome."""
+    begun = columns.take(columns.call <= until_ns)
+    is_open = begun.ret > until_ns
+    return replace(
+        begun,
+        outcome=np.where(is_open, INFO, begun.outcome),
+        ret=np.where(is_open, NEVER, begun.ret),
+    )

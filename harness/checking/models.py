@@ -1,0 +1,112 @@
+"""The models by name: what each judges, and how.
+
+A model has a search, and most have a fast exact check for the usual case in which each written
+value names its write.  The fast check raises RepeatedValuesError for keys that need the search.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from harness.checking import mutexes, objects
+from harness.checking.cas import judge_cas
+from harness.checking.columns import Columns
+from harness.checking.fenced import judge_fenced
+from harness.checking.finding import Finding
+from harness.checking.lock import judge_lock, lock_calls
+from harness.checking.model import SearchModel
+from harness.checking.register import judge_register
+from harness.checking.steps import steps_of
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the history itself does not say.
+
+    `initial` is the state of every key before the first operation.  `cas_tells`: a failed
+    compare-and-set says that the value differed (else only that it did not happen).
+    """
+
+    initial: object = None
+    cas_tells: bool = True
+
+
+Fast = Callable[[Columns, Options], Finding | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """One model: what it judges (`doc`), the functions `ops` it understands, and its two judges.
+
+    `search` is None for a property that is no order of operations (a lease's promise).
+    """
+
+    doc: str
+    ops: tuple[str, ...]
+    search: Callable[[Options], SearchModel] | None
+    fast: Fast | None = None
+
+
+def _of(model: Callable[[], SearchModel], fast: Fast | None = None) -> Model:
+    made = model()
+    doc = (type(made).__doc__ or "").strip()
+    return Model(doc, made.functions, lambda _options: model(), fast)
+
+
+def _register(columns: Columns, options: Options) -> Finding | None:
+    return judge_register(steps_of(columns, options.initial, cas_tells=options.cas_tells))
+
+
+def _cas(columns: Columns, options: Options) -> Finding | None:
+    return judge_cas(steps_of(columns, options.initial, cas_tells=options.cas_tells))
+
+
+def _fenced(columns: Columns, options: Options) -> Finding | None:
+    return judge_fenced(steps_of(columns, options.initial, fenced=True))
+
+
+def _lock(columns: Columns, _options: Options) -> Finding | None:
+    return judge_lock(lock_calls(columns), expires=False)
+
+
+def _lease(columns: Columns, _options: Options) -> Finding | None:
+    return judge_lock(lock_calls(columns), expires=True)
+
+
+MODELS: Mapping[str, Model] = MappingProxyType(
+    {
+        "register": Model(
+            "A register: `read` returns the value of the latest `write`.",
+            ("read", "write"),
+            lambda options: objects.RegisterModel(cas_tells=options.cas_tells),
+            _register,
+        ),
+        "cas": Model(
+            "A register with `cas` [old, new], which succeeds when the value is old.",
+            ("read", "write", "cas"),
+            lambda options: objects.RegisterModel(cas_tells=options.cas_tells),
+            _cas,
+        ),
+        "fenced": _of(objects.FencedModel, _fenced),
+        "lock": Model(
+            "A lock whose grants carry rising tokens; only a release ends a hold.",
+            ("acquire", "renew", "check", "release"),
+            lambda _options: mutexes.TokenLockModel(expires=False),
+            _lock,
+        ),
+        "lease": Model(
+            "A lock whose grants carry rising tokens; the service may end a hold at any time.",
+            ("acquire", "renew", "check", "release"),
+            lambda _options: mutexes.TokenLockModel(expires=True),
+            _lease,
+        ),
+        "kv": _of(objects.AppendModel),
+        "set": _of(objects.SetModel),
+        "queue": _of(objects.QueueModel),
+        "consensus": _of(objects.ConsensusModel),
+        "mutex": _of(mutexes.MutexModel),
+        "owner-mutex": _of(mutexes.OwnerMutexModel),
+        "reentrant-mutex": _of(mutexes.ReentrantMutexModel),
+        "semaphore": _of(mutexes.SemaphoreModel),
+    }
+)

@@ -1,0 +1,191 @@
+"""Partition: packets between some nodes vanish, in one direction or both.
+
+This is what a broken switch, a wrong firewall rule, a half-dead cable or a lost route does.  It
+attacks the belief that whoever does not answer is dead, and that whoever cannot reach the lock
+service knows it: the nastiest shape cuts the holder from the lock service only (`worker-lock`), so
+that its lease runs out while it still reaches the data.  By default nobody is told; with `reject`
+senders get a TCP reset, as from a firewall that refuses.
+"""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from harness.node import Node
+from harness.shape import slowest_s
+from harness.site import Network, Pair, Passage, Site
+from harness.window import Proof
+from nemesis import grudges
+
+_OTHERS_MAX = 8
+
+
+class Partition:
+    """Stop packets between nodes, silently or with a reset, in one direction or both."""
+
+    name = "partition"
+
+    class Options(BaseModel):
+        """Options of the fault `partition`."""
+
+        model_config = ConfigDict(extra="forbid")
+
+        shape: grudges.Shape = Field(
+            "isolate",
+            description="isolate, one-way-in, one-way-out, worker-lock, worker-store: of `who`;"
+            " halves, majority (`who` on the smaller side), ring, bridge (`who` in the middle):"
+            " of the servers; grudge: what `pairs` says",
+        )
+        scope: grudges.Scope | None = Field(
+            None,
+            description="which links it may cut: between servers, those of workers, or all; all"
+            " for one node, servers for halves and majority",
+        )
+        pairs: str | None = Field(None, description="for grudge: directed pairs, w1>etcd2 etcd2>w1")
+        reject: bool = Field(default=False, description="tell senders with a TCP reset")
+
+        @field_validator("pairs")
+        @classmethod
+        def _readable(cls, value: str | None) -> str | None:
+            if value is not None:
+                grudges.parse(value)
+            return value
+
+        @model_validator(mode="after")
+        def _belong_together(self) -> Self:
+            if (self.shape == "grudge") != (self.pairs is not None):
+                raise ValueError("pairs belongs to shape=grudge, and is needed there")
+            if self.scope is not None and self.shape not in grudges.SCOPED:
+                raise ValueError(f"scope means nothing for shape={self.shape}")
+            return self
+
+    def __init__(self, **options: Any) -> None:
+        self.options = self.Options(**options)
+        self._owner = f"partition {id(self)}"
+        self._pairs: grudges.Pairs = frozenset()
+        self._listed = grudges.parse(self.options.pairs) if self.options.pairs else frozenset()
+
+    def available(self, site: Site) -> str | None:
+        """Return None when this place has the network and the nodes for it, else why not."""
+        if site.network is None:
+            return "this backend cannot stop packets"
+        shape, lock = self.options.shape, len(site.lock_servers)
+        if strange := {name for pair in self._listed for name in pair} - site.nodes.keys():
+            return f"there is no node {', '.join(sorted(strange))}"
+        if lock < grudges.LOCK_SERVERS_MIN.get(shape, 0):
+            needed = grudges.LOCK_SERVERS_MIN[shape]
+            return f"shape={shape} needs {needed} lock servers or more, there are {lock}"
+        if shape == "worker-store" and set(site.store_servers) <= set(site.lock_servers):
+            return "shape=worker-store needs a store with servers of its own"
+        if shape == "worker-lock" and not lock:
+            return "shape=worker-lock needs a lock service with servers"
+        return site.network.unavailable(reject=self.options.reject)
+
+    def undo(self, site: Site, nodes: Sequence[Node]) -> dict[str, Any]:
+        """Name the pairs; the rules themselves end with the sandbox."""
+        return {"what": "mend", "pairs": grudges.show(self._wanted(site, nodes))}
+
+    async def start(self, site: Site, nodes: Sequence[Node]) -> None:
+        """Cut; in force when this returns."""
+        self._pairs = self._wanted(site, nodes)
+        await _network(site).cut(self._owner, self._pairs, reject=self.options.reject)
+
+    async def in_force(self, site: Site, nodes: Sequence[Node]) -> Proof:
+        """Send over every pair that must be cut, and over some that nobody cuts."""
+        if not self._pairs:
+            named = ", ".join(node.name for node in nodes)
+            return Proof(holds=False, text=f"shape={self.options.shape} means nothing for {named}")
+        network = _network(site)
+        others = self._others(site)
+        wanted = sorted(self._pairs)
+        passed = await network.passes([*wanted, *others], _slow_s(site, wanted))
+        leaking = [pair for pair in wanted if not passed[pair].nothing]
+        # Another fault may have cut or spoilt some of them meanwhile.
+        others = [pair for pair in others if pair not in self._spoilt(site)]
+        silent = [pair for pair in others if not passed[pair].whole]
+        untold = self._untold(wanted, passed)
+        text = f"{len(wanted) - len(leaking)} of {len(wanted)} directed pairs let nothing through"
+        if leaking:
+            text += f" ({', '.join(grudges.show(leaking))} did)"
+        text += f"; {len(others) - len(silent)} of {len(others)} others tried pass"
+        if untold:
+            text += f"; {', '.join(grudges.show(untold))} did not refuse"
+        return Proof(
+            holds=not (leaking or silent or untold),
+            text=text,
+            facts={
+                "cut": grudges.show(self._pairs),
+                "tried": grudges.show(others),
+                "leaking": grudges.show(leaking),
+                "silent": grudges.show(silent),
+                "stopped_packets": await network.stopped_packets(),
+            },
+            age_s=_age_s(passed),
+        )
+
+    async def stop(self, site: Site, nodes: Sequence[Node]) -> None:
+        """Mend what this fault cut."""
+        await _network(site).mend(self._owner)
+
+    async def gone(self, site: Site, nodes: Sequence[Node]) -> Proof:
+        """Send over every pair that was cut and that no other fault cuts still."""
+        network = _network(site)
+        free = sorted(self._pairs - network.cut_now())
+        if not free:
+            return Proof(holds=True, text="another partition cuts the same pairs")
+        passed = await network.passes(free, _slow_s(site, free))
+        silent = [pair for pair in free if not passed[pair].whole]
+        text = f"{len(free) - len(silent)} of {len(free)} directed pairs pass again"
+        if silent:
+            text += f" ({', '.join(grudges.show(silent))} do not)"
+        facts = {"silent": grudges.show(silent)}
+        return Proof(holds=not silent, text=text, facts=facts, age_s=_age_s(passed))
+
+    def _wanted(self, site: Site, nodes: Sequence[Node]) -> grudges.Pairs:
+        places = grudges.Places(site.lock_servers, site.store_servers, list(site.nodes))
+        scope = self.options.scope
+        if scope is None:
+            scope = "servers" if self.options.shape in grudges.SPLITS else "all"
+        who = [node.name for node in nodes]
+        return grudges.grudge(self.options.shape, places, who, scope, self._listed)
+
+    def _others(self, site: Site) -> list[Pair]:
+        """Choose pairs that must pass: ways back of one-way cuts first, then some of the rest."""
+        spoilt = self._spoilt(site)
+        back = sorted({(b, a) for a, b in self._pairs} - spoilt)
+        rest = sorted(grudges.product(site.nodes, site.nodes) - spoilt - set(back))
+        rest = [pair for pair in rest if pair[0] != pair[1]]
+        room = max(0, _OTHERS_MAX - len(back))
+        return [*back, *rest[:: max(1, -(-len(rest) // room))]] if room else back
+
+    def _spoilt(self, site: Site) -> set[Pair]:
+        """Return what is cut, and what another fault makes bad: not this fault's doing."""
+        shaped = set(site.links.shaped_now()) if site.links else set()
+        return {*_network(site).cut_now(), *shaped, *(pair[::-1] for pair in shaped)}
+
+    def _untold(self, wanted: Sequence[Pair], passed: Mapping[Pair, Passage]) -> list[Pair]:
+        """Return the pairs whose sender should have been told, and was not."""
+        if not self.options.reject:
+            return []
+        return [pair for pair in wanted if passed[pair].new is False and not passed[pair].refused]
+
+
+def _network(site: Site) -> Network:
+    assert site.network is not None, "asked by available()"
+    return site.network
+
+
+def _age_s(passed: Mapping[Pair, Passage]) -> float:
+    """How long ago the last of it was sent: what did not arrive did not pass from then on."""
+    return time.monotonic() - max(passage.sent_s for passage in passed.values())
+
+
+def _slow_s(site: Site, pairs: Iterable[Pair]) -> float:
+    """How much longer a request and its answer may take because of bad links."""
+    if site.links is None:
+        return 0.0
+    shaped = site.links.shaped_now()
+    ways = {way for pair in pairs for way in (pair, pair[::-1])}
+    return 2 * slowest_s(shape for pair, shape in shaped.items() if pair in ways)

@@ -1,0 +1,246 @@
+"""What a wrong clock does to real products: Valkey's dates, etcd's leases, a Python worker.
+
+Cases: C11 (a jump of the wall clock ends Redis and Valkey locks).
+"""
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.api import execute
+from harness.clocks import Glimpse, Lie, Skew
+from harness.errors import UsageError
+from harness.results import Results
+from harness.runfile import read
+from harness.target import Target
+from harness.vdso.clocks import VdsoClocks
+from harness.vdso.halt import FreeReins
+from targets.etcd import Etcd
+from targets.valkey import Valkey
+from tests.support_clocks import process_id
+from tests.support_servers import Servers
+
+pytestmark = pytest.mark.real
+TTL_S = 4.0
+
+
+@pytest.fixture(autouse=True)
+def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@contextmanager
+def started(target: Target, folder: Path) -> Iterator[Servers]:
+    """The servers of a target, started."""
+    try:
+        servers = Servers(target, folder)
+    except UsageError as missing:
+        pytest.skip(f"{target.name}: {missing}")
+    with servers:
+        servers.start()
+        yield servers
+
+
+def clocks_of(servers: Servers, name: str) -> VdsoClocks:
+    process = process_id(servers._processes[name].pid)
+    return VdsoClocks(lambda: [process], FreeReins())
+
+
+def run(tmp_path: Path, text: str) -> tuple[Results, list[dict[str, Any]], list[dict[str, Any]]]:
+    """Run; return the results, the history and the windows."""
+    try:
+        spec = read(text)
+    except UsageError as missing:
+        pytest.skip(str(missing))
+    result = execute(spec, tmp_path / "runs", quiet=True)
+    assert result.folder is not None
+    assert result.results is not None
+    assert result.results.error is None
+    assert result.results.leftover == ()
+    records = [
+        [json.loads(line) for line in (result.folder / name).read_text().splitlines()]
+        for name in ("history.jsonl", "faults.jsonl")
+    ]
+    return result.results, records[0], records[1]
+
+
+# ------------------------------------------------------------------------------- valkey
+
+
+def test_c11_a_forward_jump_of_valkeys_clock_past_the_ttl_is_a_duplicate_grant(
+    tmp_path: Path,
+) -> None:
+    results, _, (window,) = run(
+        tmp_path,
+        """
+lock: valkey
+store: atlasmart
+workers: 3
+readers: 1
+ttl: 2s
+time: 7s
+faults: ["clock:who=server:1,at=2s,for=4s,jump=2leases"]
+""",
+    )
+    assert window["grade"] == "installed"
+    assert window["on"]["facts"]["valkey1"]["told"]["wall"] == pytest.approx(4.0, abs=0.1)
+    assert results.verdict.verdict == "fail"
+    names = [anomaly.name for anomaly in results.verdict.anomalies]
+    assert names[0] == "duplicate-grant"
+    first = results.verdict.anomalies[0].time_ns
+    assert 0 <= first - window["requested_ns"] < 2_000_000_000
+
+
+def test_a_backward_jump_lets_a_dead_owners_lock_outlive_its_ttl(tmp_path: Path) -> None:
+    """The holder sleeps for five leases; by Valkey's clock its lock lives ten seconds longer."""
+    results, history, windows = run(
+        tmp_path,
+        """
+lock: valkey
+store: atlasmart
+workers: 3
+readers: 1
+ttl: 1s
+time: 9s
+workload: fencing[rounds=50]
+faults:
+  - clock:who=server:1,at=1s,for=7s,jump=-10s
+  - pause:who=holder,at=before-write,for=5s,count=1
+""",
+    )
+    clock, pause = sorted(windows, key=lambda window: window["spec"])
+    assert clock["grade"] == pause["grade"] == "installed"
+    assert clock["on_ns"] < pause["heal_ns"]
+    assert "zombie-lease" in [anomaly.name for anomaly in results.verdict.anomalies]
+    granted = [op["time_ns"] for op in history if op["f"] == "acquire" and op["type"] == "ok"]
+    asleep = max(clock["on_ns"], pause["on_ns"]), pause["heal_ns"]
+    lease_over = asleep[0] + 1_000_000_000
+    assert not [at_ns for at_ns in granted if asleep[0] < at_ns < asleep[1]]
+    refused = [
+        op
+        for op in history
+        if op["f"] == "acquire"
+        and op["type"] == "fail"
+        and op["error"].startswith("held")
+        and lease_over + 1_000_000_000 < op["time_ns"] < asleep[1]
+    ]
+    assert len(refused) > 10
+    assert [at_ns for at_ns in granted if at_ns > clock["heal_ns"]]
+
+
+def test_valkey_answers_what_it_was_made_to_read(tmp_path: Path) -> None:
+    target = Valkey()
+    with started(target, tmp_path) as servers:
+        place = servers.cluster.places[0]
+        clocks = clocks_of(servers, "valkey1")
+
+        async def test() -> None:
+            for off_s in (3600.0, -3600.0):
+                since = await clocks.skew("a", Skew(wall=Lie(off_s)))
+                glimpse = server_time(target, place)
+                assert glimpse.fits(Lie(off_s), since.wall_ns, within_ns=2_000_000)
+                assert glimpse.error_s == pytest.approx(off_s, abs=1)
+            await clocks.true_clocks("a")
+            assert server_time(target, place).fits(Lie(), 0, within_ns=2_000_000)
+
+        asyncio.run(test())
+
+
+def server_time(target: Any, place: Any) -> Glimpse:
+    before_ns = time.time_ns()
+    told = target.server_time(place)
+    assert told is not None
+    seen_ns, grain_ns = round(told.time_s * 1e9), round(told.grain_s * 1e9)
+    return Glimpse(before_ns, seen_ns, time.time_ns(), grain_ns)
+
+
+# ------------------------------------------------------------------------------- etcd
+
+
+def test_a_statically_linked_go_program_is_reached_and_lives_on(tmp_path: Path) -> None:
+    target = Etcd(nodes=1)
+    with started(target, tmp_path) as servers:
+        place = servers.cluster.places[0]
+        pid = servers._processes["etcd1"].pid
+        assert "ld-linux" not in Path(f"/proc/{pid}/maps").read_text()
+        clocks = clocks_of(servers, "etcd1")
+
+        async def test() -> None:
+            for _ in range(20):
+                since = await clocks.skew("a", Skew(wall=Lie(3600.0), monotonic=Lie(rate=2.0)))
+                readings = (await clocks.read_clocks())[pid]
+                assert readings.trouble == ""
+                told = server_time(target, place)
+                assert told.fits(Lie(3600.0), since.wall_ns, within_ns=10_000_000)
+                await clocks.true_clocks("a")
+            assert (await clocks.read_clocks())[pid].original
+
+        asyncio.run(test())
+        assert target.ready(servers.cluster) is None
+        os.kill(pid, 0)
+
+
+def test_an_etcd_lease_follows_the_leaders_monotonic_clock(tmp_path: Path) -> None:
+    """At double speed a lease of 4 s is over in about 2 s, at half speed in about 8 s."""
+    lies = {"double": Lie(rate=2.0), "half": Lie(rate=0.5), "wall": None}
+    target = Etcd(nodes=1)
+
+    async def life_s(servers: Servers, lie: Lie | None) -> float:
+        clocks = clocks_of(servers, "etcd1")
+        client: Any = target.lock(servers.cluster, 5.0)
+        with closing(client) as lock:
+            await clocks.skew("a", Skew(monotonic=lie) if lie else Skew(wall=Lie(86400.0)))
+            grant = lock.acquire("k", TTL_S)
+            assert grant.ttl_s == TTL_S
+            granted = time.monotonic()
+            while await asyncio.to_thread(lock.check, grant):
+                assert time.monotonic() - granted < 5 * TTL_S
+                await asyncio.sleep(0.05)
+            lived_s = time.monotonic() - granted
+            await clocks.true_clocks("a")
+            return lived_s
+
+    async def all_lives() -> dict[str, float]:
+        lives = await asyncio.gather(*(life_s(all_servers[name], lies[name]) for name in lies))
+        return dict(zip(lies, lives, strict=True))
+
+    with (
+        started(target, tmp_path / "double") as double,
+        started(target, tmp_path / "half") as half,
+        started(target, tmp_path / "wall") as wall,
+    ):
+        all_servers = {"double": double, "half": half, "wall": wall}
+        lived_s = asyncio.run(all_lives())
+    assert 0.4 * TTL_S < lived_s["double"] < 0.8 * TTL_S, lived_s
+    assert 0.95 * TTL_S < lived_s["wall"] < 1.5 * TTL_S, lived_s  # the date does not matter
+    assert 1.8 * TTL_S < lived_s["half"] < 2.6 * TTL_S, lived_s
+
+
+def test_the_leaders_clock_in_a_run_of_three(tmp_path: Path) -> None:
+    _, _, windows = run(
+        tmp_path,
+        """
+lock: etcd
+store: atlasmart
+workers: 2
+readers: 1
+ttl: 2s
+time: 4s
+faults:
+  - clock:who=leader,at=1s,for=2s,clock=monotonic,rate=2
+  - clock:who=follower,at=1s,for=2s,clock=both,jump=1h
+""",
+    )
+    leader, follower = sorted(windows, key=lambda window: window["spec"])
+    assert leader["grade"] == follower["grade"] == "installed"
+    assert leader["nodes"] != follower["nodes"]
+    told = follower["on"]["facts"][follower["nodes"][0]]["told"]["wall"]
+    assert told == pytest.approx(3600, abs=2)
+    assert leader["off"]["holds"]

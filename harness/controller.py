@@ -367,7 +367,7 @@ class Controller:
             self._belief(seat, Belief(key=key, token=token, holds=False, why=f"the worker: {why}"))
         seat.ready = False
         self._monitor.gone(seat.worker.name)
-        self.traps.asleep.discard(seat.worker.name)
+        self.traps.asleep.pop(seat.worker.name, None)
         return last
 
     def _problem(self, seat: Seat, why: str) -> None:

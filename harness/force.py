@@ -36,16 +36,20 @@ class Force:
         """Return the faults in force as people read them."""
         return [f"{kind} {node}" for (kind, node), n in sorted(self._counts.items()) if n > 0]
 
-    async def start(self, fault: Fault, nodes: Sequence[Node]) -> Proof:
+    async def start(self, fault: Fault, nodes: Sequence[Node], claim: str | None = None) -> Proof:
         """Make a fault true and return what the probe sees; each must come to `undo` once.
 
-        A worker that stopped itself to be hit at a phase goes on, unless being stopped is the
-        fault.
+        A worker that stopped itself to be hit at a phase (`claim` names it) goes on, unless being
+        stopped is the fault.
         """
         async with self._alone(nodes):
             for node in nodes:
                 self._counts[(fault.name, node.name)] += 1
-            await fault.start(self._site, nodes)
+            try:
+                await fault.start(self._site, nodes)
+            finally:
+                if claim is not None:
+                    self._traps.claimed[claim] -= 1
             await self.wake(nodes)
             return await fault.in_force(self._site, nodes)
 
@@ -83,6 +87,8 @@ class Force:
                 return Proof(holds=False, text=f"the look failed ({type(error).__name__}: {error})")
             if proof.holds or time.monotonic() > deadline:
                 return proof
+            if any(self._traps.claimed[node.name] > 0 for node in nodes):
+                return Proof(holds=True, text="another window begins there")
             await asyncio.sleep(_LOOK_S)
 
     async def wake(self, nodes: Sequence[Node]) -> None:
@@ -90,12 +96,14 @@ class Force:
 
         A worker announces its stop before it carries it out.  A stop from outside may come in
         between: resumed once, the worker then stops itself, and must be resumed once more.  A node
-        that a fault stops is left alone.
+        that a fault stops, or is about to, is left alone.
         """
         deadline = time.monotonic() + _WAKE_S
         for node in nodes:
-            while node.name in self._traps.asleep and time.monotonic() < deadline:
+            while self._traps.asleep[node.name] > 0 and time.monotonic() < deadline:
                 if not isinstance(node, Pausable) or node.held():
+                    break
+                if self._traps.claimed[node.name] > 0:
                     break
                 node.resume(_WAKER)
                 await asyncio.sleep(_LOOK_S)

@@ -39,6 +39,7 @@ class Begun:
     requested_ns: int
     entry: int
     op: int | None = None
+    claim: str | None = None
     on_ns: int | None = None
     on: Proof | None = None
 
@@ -177,6 +178,7 @@ class Nemesis:
             reached.time_ns,
             entry,
             op=reached.op,
+            claim=reached.worker if reached.stopped else None,
         )
         await self._window(index, spec, begun)
 
@@ -196,7 +198,7 @@ class Nemesis:
         fault = self._faults[index]
         still: Proof | None = None
         try:
-            begun.on = await self.force.start(fault, begun.nodes)
+            begun.on = await self.force.start(fault, begun.nodes, begun.claim)
             begun.on_ns = self._seen_ns(begun.on)
             await self._last(fault, spec, begun)
             still = await self.force.look(fault, begun.nodes)

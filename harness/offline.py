@@ -5,6 +5,7 @@ compare-and-set and a read of nil were taken for, and what was left out.  Findin
 the file.
 """
 
+import shlex
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from harness.errors import MalformedHistoryError, UsageError
 from harness.history import History
 from harness.importing import Format, Imported, load
 from harness.importing.readings import CasFail, NilRead
+from harness.judge import first_finding_s
 from harness.results import Results
 from harness.text import shorten
 from harness.verdict import Reason, Unknown, Verdict
@@ -66,12 +68,25 @@ def judge_file(path: Path, asked: Asked) -> Results:
         verdict = _unjudged(Reason.MALFORMED, f"{path.name}, {error}")
     return Results(
         run=path.name,
-        command=f"winkle check {path}",
+        command=command(path, asked),
         began="",
         duration_s=round(end_ns / 1e9, 3),
         verdict=verdict,
-        first_finding_s=min((a.time_ns / 1e9 for a in verdict.anomalies), default=None),
+        first_finding_s=first_finding_s(verdict.anomalies),
     )
+
+
+def command(path: Path, asked: Asked) -> str:
+    """Return the command line that judges the history so."""
+    words = ["winkle", "check", str(path)]
+    for flag in ("model", "format", "cas_fail", "nil_read"):
+        if (value := getattr(asked, flag)) is not None:
+            words += [f"--{flag.replace('_', '-')}", value]
+    if asked.initial is not FROM_FORMAT:
+        words += ["--initial", msgspec.json.encode(asked.initial).decode()]
+    for theirs, ours in asked.names.items():
+        words += [f"--{ours}", theirs]
+    return shlex.join([*words, "--budget", f"{asked.budget_s:g}s"])
 
 
 def judge(loaded: Imported, asked: Asked) -> Verdict:

@@ -13,12 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.answer import completion
+from harness.bell import Bell
 from harness.phase import pass_phase
 from harness.protocol import Ask, Belief, Done, FromWorker, Go, Phase
 from harness.target import Grant, LockClient, RefusedError
 
 RENEWALS_PER_LEASE = 3
-_GO_TIMEOUT_S = 600.0
+_LOOK_S = 0.05
 _LOOK_S = 0.02
 
 Send = Callable[[FromWorker], None]
@@ -44,7 +45,7 @@ class Holdings:
         self._believes = believes
         self._lock = threading.Lock()
         self._held: dict[str, Holding] = {}
-        self.changed = threading.Event()
+        self.changed = Bell()
 
     def gain(self, grant: Grant, began: float) -> None:
         """Note a grant whose request began at `began`."""
@@ -52,7 +53,7 @@ class Holdings:
         with self._lock:
             self._held[grant.key] = holding
         self._tell(grant, grant.ttl_s - (time.monotonic() - began), "granted")
-        self.changed.set()
+        self.changed.ring()
 
     def renewed(self, grant: Grant, began: float) -> None:
         """Note an acknowledged renewal whose request began at `began`."""
@@ -152,20 +153,19 @@ class Renewer:
             holding = self._holdings.next_due()
             if holding is None:
                 self._holdings.changed.wait()
-                self._holdings.changed.clear()
                 continue
             wait = holding.renew_at - time.monotonic()
             if wait > 0:
                 # A new grant may be due earlier than this one, and a library may stop to believe.
-                self._holdings.changed.wait(min(wait, self._holdings.look_s or wait))
-                self._holdings.changed.clear()
+                # A clock that was made to run faster is followed by looking at it often.
+                self._holdings.changed.wait(min(wait, self._holdings.look_s or _LOOK_S))
                 continue
             self._renew(holding.grant)
 
     def _renew(self, grant: Grant) -> None:
         self._asked += 1
         self._send(Ask(ask=self._asked, f="renew", key=grant.key, token=grant.token))
-        go = self._gos.get(timeout=_GO_TIMEOUT_S)
+        go = self._gos.get()
         phase = Phase(phase="renewing", id=go.id, key=grant.key, token=grant.token)
         pass_phase(self._send, go.stop_at, phase)
         began = time.monotonic()

@@ -83,7 +83,7 @@ class Network(Protocol):
         """
         ...
 
-    async def stopped_packets(self) -> int:
+    def stopped_packets(self) -> int:
         """Return how many packets were stopped so far, as counted by whatever stops them."""
         ...
 

@@ -7,6 +7,7 @@ elsewhere (the lock was refused, the lease was found lost).
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -56,13 +57,15 @@ class Traps:
     """The traps that are laid now.
 
     `orphan(worker)` is called when a worker stopped itself for a trap that was lifted meanwhile: it
-    must be resumed at once.  `asleep` are the workers that said that they stop themselves and have
-    not said yet that they go on.
+    must be resumed at once.  `asleep` counts by worker how often it said that it stops itself and
+    has not said yet that it goes on (its two threads may each stop it).  `claimed` counts the stops
+    that belong to a window which is about to begin: nobody else may end them.
     """
 
     orphan: Callable[[str], None]
     laid: list[Trap] = field(default_factory=list)
-    asleep: set[str] = field(default_factory=set)
+    asleep: Counter[str] = field(default_factory=Counter)
+    claimed: Counter[str] = field(default_factory=Counter)
 
     def lay(self, trap: Trap) -> None:
         """Lay a trap."""
@@ -87,15 +90,16 @@ class Traps:
     def passed(self, worker: str, message: Phase, now_ns: int) -> None:
         """A phase was passed: tell whoever waits for it."""
         if message.resumed:
-            self.asleep.discard(worker)
+            self.asleep[worker] -= 1
             return
         if message.stopping:
-            self.asleep.add(worker)
+            self.asleep[worker] += 1
         for trap in self.laid:
             if trap.worker == worker and trap.op == message.id and trap.phase == message.phase:
                 self.laid.remove(trap)
                 if trap.lifted:
                     break
+                self.claimed[worker] += message.stopping
                 trap.reached.set_result(
                     Reached(
                         worker, message.id, message.key, message.token, now_ns, message.stopping

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from harness.answer import AdapterError, completion
+from harness.bell import rest
 from harness.phase import pass_phase
 from harness.protocol import (
     LINE_BYTES_MAX,
@@ -174,7 +175,7 @@ class Operator:
             told = {"asked": False} if grant is None else {}  # then it knows by itself
         self._phase("lease-checked", op, op.token)
         if held is not False:
-            time.sleep(op.value["think_ms"] / 1000)
+            rest(op.value["think_ms"] / 1000)
             self._phase("before-write", op, op.token)
         return Result({"held": held, **told})
 

@@ -120,7 +120,7 @@ class Partition:
                 "tried": grudges.show(others),
                 "leaking": grudges.show(leaking),
                 "silent": grudges.show(silent),
-                "stopped_packets": await network.stopped_packets(),
+                "stopped_packets": network.stopped_packets(),
             },
             age_s=_age_s(passed),
         )

@@ -1,4 +1,4 @@
-"""The objects of the random histories: what clients ask, what an honest object answers, and lies."""
+"""The objects of the random histories: what clients ask, what is answered, and lies."""
 
 from typing import Any
 
@@ -19,7 +19,9 @@ def register_act(*, distinct: bool, cas: bool = False, tells: bool = True) -> Ac
         if f == "read":
             made.result = world.state
             if world.lies:
-                made.result = rnd.choice([*known, *known, MISSING])
+                made.result = rnd.choice(
+                    [*known, *known, rnd.randint(1, world.shape.size), MISSING]
+                )
         elif f == "write":
             made.value = world.state = new
             world.values.append(new)
@@ -49,8 +51,9 @@ def fenced_act(*, distinct: bool = True) -> Act:
             made.f, made.result = "read", value
             made.told = highest if highest and world.chance(0.7) else None
             if world.lies:
-                made.result = rnd.choice([*world.values, None, MISSING])
-                made.told = made.told if world.chance(0.1) else None
+                ahead = rnd.randint(1, world.shape.size)
+                made.result = rnd.choice([*world.values, ahead, None, MISSING])
+                made.told = rnd.choice([None, None, None, rnd.randint(1, 3)])
             if world.chance(0.15):
                 made.result = None
                 made.told = rnd.choice([None, 1, 2, 3]) if world.lies else (highest or None)

@@ -63,7 +63,7 @@ def register(*, cas_tells: bool = True) -> Step:
         if not cas_tells:
             return [state]
         told = c.result["saw"] if isinstance(c.result, dict) else state
-        return [state] if state not in (old,) and told == state else []
+        return [state] if state != old and told == state else []
 
     return step
 

@@ -4,15 +4,15 @@ The session behind it may end, and the server tell everybody else; the flag goes
 the client never asks.
 """
 
-from harness.target import Cluster, Grant
+from harness.target import Cluster, Grant, LockClient
 from targets.atlasmart.client import AtlasmartLock
 from targets.atlasmart.target import Atlasmart
 
 
 class FlagClient:
-    """Atlasmart's client behind a flag for each lock; it cannot be asked to check its lease."""
+    """A client behind a flag for each lock; it cannot be asked to check its lease."""
 
-    def __init__(self, lock: AtlasmartLock) -> None:
+    def __init__(self, lock: LockClient) -> None:
         self._lock = lock
         self._flags: dict[str, bool] = {}
 
@@ -45,6 +45,6 @@ class FlagLock(Atlasmart):
 
     name = "flag"
 
-    def lock(self, cluster: Cluster, timeout_s: float) -> FlagClient:
+    def lock(self, cluster: Cluster, timeout_s: float) -> LockClient:
         """Make a client."""
         return FlagClient(AtlasmartLock(cluster["lock1"], timeout_s))

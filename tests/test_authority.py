@@ -1,6 +1,8 @@
 """The adversary: which tokens it uses, what fences do with them, and what is said of it."""
 
+import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,11 @@ from pydantic import ValidationError
 
 from harness import adversary
 from harness.api import RunResult, execute
+from harness.generator import Invoke
+from harness.op import Op
 from harness.runfile import read
 from harness.site import Site, Tokens
+from harness.window import Proof
 from nemesis.authority import JUMP, Authority, Kind, candidates
 from targets.atlasmart import Atlasmart
 from targets.etcd import Etcd
@@ -82,6 +87,40 @@ def test_without_an_adversary_it_cannot_work() -> None:
     assert Authority().available(site(Etcd(), hired=False)) is not None
     assert adversary.wanted([object()]) == []
     assert adversary.wanted([object(), Authority()]) == ["a1"]
+
+
+class Deaf:
+    """A controller whose adversary is gone; w1 was granted 3 and wrote with it, then w2 got 4."""
+
+    def __init__(self, worker: adversary.ExtraWorker) -> None:
+        self.when_done: Callable[[Op, Op], None] = lambda _asked, _done: None
+        worker.join(self)  # type: ignore[arg-type] # a controller as far as it is needed
+        for name, f, token in (("w1", "acquire", 3), ("w1", "write", 3), ("w2", "acquire", 4)):
+            used = token if f == "write" else None
+            got = token if f == "acquire" else None
+            asked = Op(process=0, type="invoke", f=f, key="k0", token=used, time_ns=0, worker=name)
+            done = Op(process=0, type="ok", f=f, key="k0", token=got, time_ns=0, worker=name)
+            self.when_done(asked, done)
+
+    def perform(self, name: str, step: Invoke) -> None:
+        assert name == "a1"
+
+
+def test_what_an_adversary_did_that_is_gone_is_not_known() -> None:
+    worker = adversary.ExtraWorker(2.0)
+    Deaf(worker)
+    assert worker.tokens() == {"k0": Tokens((3, 4), 3)}
+    fault, place = Authority(what="old+foreign"), Site({}, adversary=worker)
+
+    async def attack() -> Proof:
+        await fault.start(place, [])
+        return await fault.in_force(place, [])
+
+    proof = asyncio.run(attack())
+    assert proof.holds is None
+    assert [one["kind"] for one in proof.facts["tried"]] == ["foreign"]
+    assert "foreign token 4 of k0: unknown (the adversary is still busy, or gone)" in proof.text
+    assert "no old token to be had yet" in proof.text  # 3 itself was the highest accepted
 
 
 # ------------------------------------------------------------------------------ runs

@@ -22,6 +22,9 @@ CASES: dict[str, dict[str, list[str]]] = {
         "workloads_grants": [
             "c03_a_lost_answer_makes_nobody_guilty",
         ],
+        "message_real": [
+            "an_acquire_whose_reply_is_lost_is_unknown_and_never_a_refusal",
+        ],
     },
     "C05 executed after its client had given up": {
         "cases_histories": [
@@ -61,6 +64,13 @@ CASES: dict[str, dict[str, list[str]]] = {
         "cases_runs": [
             "c15_a_partition_that_lets_old_connections_through_is_not_effective",
         ],
+        "partition_live": [
+            "the_probe_sees_an_old_connection_that_goes_on",
+            "one_direction_is_cut_for_datagrams_old_and_new_connections_and_comes_back",
+        ],
+        "partition_fault": [
+            "one_pair_that_leaks_is_no_partition",
+        ],
     },
     "C16 the tool was killed, its fault stays": {
         "sandbox": [
@@ -71,6 +81,9 @@ CASES: dict[str, dict[str, list[str]]] = {
     "C18 two equal rules, one removed": {
         "cases_runs": [
             "c18_c19_an_undo_that_fails_is_named_and_stops_no_other",
+        ],
+        "partition_live": [
+            "cuts_of_several_owners_add_up_and_each_is_removed_once_and_gone",
         ],
     },
     "C19 undo skipped, success reported": {
@@ -108,6 +121,9 @@ CASES: dict[str, dict[str, list[str]]] = {
         "kill_stores": [
             "a_store_that_forgets_its_fence_obeys_a_stale_owner_after_a_crash",
         ],
+        "amnesia": [
+            "a_lock_server_gives_old_tokens_again_and_a_store_loses_what_it_took",
+        ],
     },
     "C46, C49 released by somebody who never held it": {
         "workloads_grants": [
@@ -122,7 +138,10 @@ CASES: dict[str, dict[str, list[str]]] = {
             "c55_c62_a_flag_that_outlives_the_session",
         ],
         "cases_runs": [
-            "c55_c62_a_flag_that_outlives_the_session_is_told_with_seconds",
+            "c62_a_flag_that_outlives_the_session_is_told_with_seconds",
+        ],
+        "partition_real": [
+            "a_holder_cut_from_the_lock_service_only_writes_on_and_learns_too_late",
         ],
     },
 }

@@ -152,19 +152,10 @@ def test_c21_a_pause_holds_when_every_thread_of_the_tree_is_stopped(
 
 
 @pytest.mark.sandbox
-@pytest.mark.parametrize(
-    "fault",
-    [
-        "pause:who=holder,at=before-write,for=2leases,count=1",
-        "partition:who=holder,shape=worker-lock,at=1s,for=3leases",
-    ],
-)
-def test_c55_c62_a_flag_that_outlives_the_session_is_told_with_seconds(
-    tmp_path: Path, fault: str
-) -> None:
+def test_c62_a_flag_that_outlives_the_session_is_told_with_seconds(tmp_path: Path) -> None:
     run = faulted(
         tmp_path,
-        fault,
+        "pause:who=holder,at=before-write,for=2leases,count=1",
         lock=FLAG,
         store=FLAG,
         workload="fencing[rounds=60]",
@@ -178,4 +169,4 @@ def test_c55_c62_a_flag_that_outlives_the_session_is_told_with_seconds(
     late = next(a for a in run.results.verdict.anomalies if a.name == "late-loss-notice")
     assert late.size_s is not None
     assert 0.5 < late.size_s < 5.0
-    assert "still believed at" in late.sentence
+    assert late.details["stopped_s"] > 0.5  # its sleep is not held against it

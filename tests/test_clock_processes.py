@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from harness import procfs
+from harness.bell import Bell
 from harness.clocks import Lie, Moment, Skew
 from harness.local.orders import Orders
 from harness.node import ProcessId
@@ -22,7 +23,7 @@ from harness.vdso.halt import FreeReins
 from harness.vdso.image import UnreachableError, own
 from harness.vdso.machines import MACHINES
 from harness.vdso.memory import GoneError, Memory, shares_memory, vdso_address
-from tests.live import until
+from tests.live import ROOT, until
 from tests.support_clocks import Program, process_id
 
 pytestmark = pytest.mark.skipif(
@@ -447,3 +448,49 @@ def test_a_pause_that_began_and_ended_while_a_process_was_held_leaves_it_going()
         orders.resume("pause")
         assert orders.let_go(program.id)
         until(lambda: program.state() != "T", "it to go on")
+
+
+# ------------------------------------------------------------------------------- waiting
+
+
+WAITS = """
+import queue, sys, threading, time
+sys.path.insert(0, "ROOT")
+from harness.bell import Bell, rest
+RAW = time.CLOCK_MONOTONIC_RAW
+waits = {"rest": rest, "bell": Bell().wait, "sleep": time.sleep}
+print("ready", flush=True)
+for line in sys.stdin:
+    began = time.clock_gettime(RAW)
+    waits[line.strip()](0.1)
+    print(time.clock_gettime(RAW) - began, flush=True)
+"""
+
+
+@pytest.mark.parametrize("off_s", [3.0, -3.0])
+def test_a_worker_waits_as_long_as_it_wants_whatever_its_clock_says(off_s: float) -> None:
+    async def test() -> None:
+        with Program(WAITS.replace("ROOT", str(ROOT))) as program:
+            clocks = alone(program.id)
+            await clocks.skew("a", Skew(wall=Lie(off_s), monotonic=Lie(off_s)))
+            lasted = {}
+            for way in ("rest", "bell", "sleep"):
+                program.order(way)
+                lasted[way] = float(program.line())
+            assert 0.1 <= lasted["rest"] < 2
+            assert 0.1 <= lasted["bell"] < 2
+            assert lasted["sleep"] > 3 or lasted["sleep"] < 0.05  # what they are there for
+            await clocks.true_clocks("a")
+
+    run(test)
+
+
+def test_a_bell_rung_before_ends_the_next_wait_and_that_only() -> None:
+    bell = Bell()
+    for _ in range(100_000):
+        bell.ring()
+    bell.wait()
+    began = time.monotonic()
+    for _ in range(20):  # what was rung more often than a pipe holds is heard in pieces
+        bell.wait(0.02)
+    assert time.monotonic() - began >= 0.02

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -217,3 +218,20 @@ def test_a_person_is_told_what_the_verdict_rests_on(
     assert "of the file" in printed
     assert "read as jepsen, judged as cas with initial value null" in printed
     assert "--cas-fail did-not-happen" in printed
+
+
+def test_the_command_of_the_results_repeats_the_check(tmp_path: Path) -> None:
+    asked = Asked(
+        model="mutex", format="jepsen", initial={"a": [1]}, names={"lock": "acquire"}, budget_s=2.5
+    )
+    (tmp_path / "no history").write_text("[]")
+    words = shlex.split(judge_file(tmp_path / "no history", asked).command)
+    assert words[:3] == ["winkle", "check", str(tmp_path / "no history")]
+    given = dict(zip(words[3::2], words[4::2], strict=True))
+    assert given == {
+        "--model": "mutex",
+        "--format": "jepsen",
+        "--initial": '{"a":[1]}',
+        "--acquire": "lock",
+        "--budget": "2.5s",
+    }

@@ -63,9 +63,13 @@ def test_full_and_broken_outputs_change_no_verdict(tmp_path: Path, which: str) -
     full = os.open("/dev/full", os.O_WRONLY)
     try:
         for fd in (broken, full):
-            other = {"stderr": subprocess.DEVNULL, "stdout": subprocess.DEVNULL} | {which: fd}
-            words = [*RUN, "--out", str(tmp_path / "runs")]
-            done = subprocess.run(words, env=environment(tmp_path), check=False, **other)
+            done = subprocess.run(
+                [*RUN, "--out", str(tmp_path / "runs")],
+                env=environment(tmp_path),
+                stdout=fd if which == "stdout" else subprocess.DEVNULL,
+                stderr=fd if which == "stderr" else subprocess.DEVNULL,
+                check=False,
+            )
             assert done.returncode == 0
     finally:
         os.close(broken)

@@ -221,7 +221,7 @@ def test_the_probe_sees_a_cut_whose_rules_somebody_took_away() -> None:
 async def _old_leak(_lab: Lab, cuts: Cuts) -> list[Any]:
     """Let only what stood before pass: the rule comes when the connections are there."""
     await cuts.cut("x", [])
-    await cuts._probing.run(lambda prober: prober.prepare([frozenset(AB)]))
+    await cuts._prober().prepare([frozenset(AB)])
     cuts._orders = {"x": network.Order(frozenset([AB]), reject=False)}  # ordered, and not done
     passed = (await cuts.passes([AB]))[AB]
     return [passed.old, passed.new, passed.datagram]
@@ -268,7 +268,7 @@ async def _large(_lab: Lab, cuts: Cuts) -> list[Any]:
     await cuts.cut("x", everything)
     call_s = time.monotonic() - began
     passed = await cuts.passes(everything)
-    counted = await cuts.stopped_packets()
+    counted = cuts.stopped_packets()
     await cuts.mend("x")
     again = await cuts.passes(everything)
     return [

@@ -19,6 +19,7 @@ SHELLS = ("os.system(", "os.popen", "shell=True", "subprocess.getoutput", "creat
 MARKS = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|X" + r"XX|HA" + r"CK)\b")
 STARTED_BY_NAME = {
     "harness.cli",
+    "harness.local.engine",
     "harness.local.main",
     "harness.local.probe",
     "harness.worker",

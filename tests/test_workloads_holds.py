@@ -133,6 +133,7 @@ def refused(how: dict[str, Any], token: int | None = 1) -> Script:
     script = Script()
     script.acquire("w1", token, 0, 1)
     script.acquire("w2", None, 100, 110, **how)
+    script.read("r1", 900, 901)
     return script
 
 
@@ -182,10 +183,17 @@ def test_a_word_about_an_earlier_grant_is_late_and_not_unearned() -> None:
     script = Script()
     script.acquire("w2", 1, 0, 1)
     script.acquire("w2", None, 100, 110, fail="held")
+    script.read("r1", 900, 901)
     script.belief("w2", 111, holds=True, token=1)
     assert found(script, UNEARNED) == []
     script.belief("w2", 112, holds=True, token=7)
     assert len(found(script, UNEARNED)) == 1
+
+
+def test_a_word_after_the_end_of_a_record_that_was_cut_may_be_about_what_it_lacks() -> None:
+    script = refused({"fail": "held"})
+    script.belief("w2", 902, holds=True, token=2)
+    assert found(script, UNEARNED) == []
 
 
 def test_an_adversary_that_never_asked_for_the_lock_is_not_meant() -> None:

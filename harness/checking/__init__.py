@@ -12,7 +12,7 @@ import numpy as np
 
 from harness.checking.columns import Columns, from_history
 from harness.checking.engine import Judge, Judgement
-from harness.checking.evidence import complete, earliest, of_key, robust
+from harness.checking.evidence import complete, earliest, of_key, reduce, robust
 from harness.checking.finding import sentence
 from harness.checking.models import MODELS, Model, Options
 from harness.errors import MalformedHistoryError, UsageError
@@ -123,8 +123,10 @@ def _anomalies(judge: Judge, columns: Columns, judged: Judgement) -> tuple[Anoma
     if judged.finding is None:
         return ()
     finding = judged.finding
-    if not judged.searched:
+    if judged.earliest_ns is None:
         finding = complete(judge, columns, finding)
+    else:
+        finding = reduce(judge, columns, finding, judged.earliest_ns)
     rows = np.array(finding.rows, np.int64)
     wrong = int(rows[-1])
     mine = of_key(columns, wrong)

@@ -212,5 +212,6 @@ def load(path: Path, lines: Path | None = None) -> Columns:
         raise ColumnsDisagreeError(f"{path}: no columns: {error}") from error
     if lines is not None and head["digest"] != digest_of(lines):
         raise ColumnsDisagreeError(f"{path} was not made of {lines}")
-    names = {name: Names(head[name]) for name in NAMES}
-    return Columns(**arrays, **names, values=values, events=head["events"], digest=head["digest"])
+    fields_read: dict[str, Any] = {name: Names(head[name]) for name in NAMES}
+    fields_read |= arrays
+    return Columns(**fields_read, values=values, events=head["events"], digest=head["digest"])

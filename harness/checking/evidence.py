@@ -14,10 +14,14 @@ import numpy as np
 from harness.checking.columns import FAIL, INFO, NEVER, Columns
 from harness.checking.engine import Judge
 from harness.checking.finding import Finding
+from harness.checking.model import SearchModel
+from harness.checking.requests import actions_of
+from harness.checking.search import Action
 from harness.checking.values import Ints
 
 _NEIGHBOURS = (8, 16, 32, 64, 128)
 _HALVINGS_ROWS = 200_000
+_REDUCED_ROWS = 400
 
 
 def illegal(judge: Judge, columns: Columns, rows: Ints) -> bool:
@@ -48,6 +52,54 @@ def _needed(judge: Judge, columns: Columns, keep: Ints, rows: Ints) -> Ints:
         if illegal(judge, columns, fewer):
             rows = fewer
     return np.setdiff1d(rows, keep)
+
+
+def reduce(judge: Judge, columns: Columns, finding: Finding, until_ns: int) -> Finding:
+    """Return the finding of a search with rows that are illegal on their own, few if possible.
+
+    Only rows without which a legal history stays legal are taken away: those that cannot change the
+    state, and those whose result nothing that stays asks for.
+    """
+    blamed = finding.rows[-1]
+    mine = (columns.key == columns.key[blamed]) & (columns.call <= until_ns)
+    rows = np.union1d(np.flatnonzero(mine), finding.rows)
+    if len(rows) > _REDUCED_ROWS or not illegal(judge, columns, rows):
+        return finding
+    chunk = max(1, len(rows) // 2)
+    while True:
+        for start in range(0, len(rows), chunk):
+            part = rows[start : start + chunk]
+            part = part[~np.isin(part, finding.rows)]
+            fewer = np.setdiff1d(rows, _free(judge, columns, rows, part))
+            if len(fewer) < len(rows) and illegal(judge, columns, fewer):
+                rows = fewer
+        if chunk == 1:
+            return _with(finding, np.setdiff1d(rows, finding.rows))
+        chunk //= 2
+
+
+def _free(judge: Judge, columns: Columns, rows: Ints, part: Ints) -> Ints:
+    """Return which rows of a part may be taken away without making a legal history illegal."""
+    assert judge.model.search is not None
+    model = judge.model.search(judge.options)
+    actions = {a.row: a for a in actions_of(columns, model, rows)}
+    inside = set(part.tolist())
+    wanted: set[object] = set()
+    everything = False
+    for row, action in actions.items():
+        if row not in inside:
+            wants = model.wants(action.kind)
+            everything |= wants is None
+            wanted.update(wants or ())
+    free = [r for r in inside if _is_free(model, actions.get(r), None if everything else wanted)]
+    return np.array(free, np.int64)
+
+
+def _is_free(model: SearchModel, action: Action | None, wanted: set[object] | None) -> bool:
+    if action is None or action.passive:
+        return True
+    made = model.gives(action.kind)
+    return made is not None and wanted is not None and made not in wanted
 
 
 def _with(finding: Finding, added: Ints) -> Finding:

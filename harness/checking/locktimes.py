@@ -1,18 +1,12 @@
 """The holds of a lock, one a grant: when each surely lasted, and the gaps between them."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from harness.checking.finding import Finding
-from harness.checking.values import Ints
-
-if TYPE_CHECKING:
-    from harness.checking.lock import LockCalls
-
-_HOLD, _RELEASE = 1, 2
-_DONE, _UNKNOWN, _REFUSED = 0, 1, 2
+from harness.checking.lockcalls import DONE, HOLD, REFUSED, RELEASE, UNKNOWN, LockCalls
+from harness.checking.values import Flags, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +21,7 @@ class Holds:
     by the check: the latest call on this token or a lower one.
     """
 
-    calls: "LockCalls"
+    calls: LockCalls
     grant: Ints
     key: Ints
     token: Ints
@@ -56,7 +50,7 @@ class Holds:
         return int(np.flatnonzero(mine)[0])
 
 
-def holds_of(calls: "LockCalls", grants: Ints) -> Holds | Finding:
+def holds_of(calls: LockCalls, grants: Ints) -> Holds | Finding:
     """Return the holds of the grants, or a success with a token that nobody had been given."""
     count, never = len(grants), calls.never
     tokens, ranks = np.unique(calls.token[grants], return_inverse=True)
@@ -64,7 +58,7 @@ def holds_of(calls: "LockCalls", grants: Ints) -> Holds | Finding:
     codes = key * (len(tokens) + 1) + ranks
     about = np.full(len(calls.call), -1, np.int64)
     about[grants] = np.arange(count)
-    users = np.flatnonzero((calls.kind == _HOLD) | (calls.kind == _RELEASE))
+    users = np.flatnonzero((calls.kind == HOLD) | (calls.kind == RELEASE))
     rank = np.minimum(np.searchsorted(tokens, calls.token[users]), max(len(tokens) - 1, 0))
     code = calls.key[users] * (len(tokens) + 1) + rank
     at = np.minimum(np.searchsorted(codes, code), max(count - 1, 0))
@@ -73,7 +67,7 @@ def holds_of(calls: "LockCalls", grants: Ints) -> Holds | Finding:
         known = (codes[at] == code) & (tokens[rank] == calls.token[users])
         known[known] = calls.ret[users[known]] >= calls.call[grants[at[known]]]
     about[users[known]] = at[known]
-    done = calls.outcome == _DONE
+    done = calls.outcome == DONE
     forged = users[~known & done[users]]
     if len(forged):
         text = "{0} succeeded with a token that had not been granted"
@@ -83,19 +77,19 @@ def holds_of(calls: "LockCalls", grants: Ints) -> Holds | Finding:
     last = np.zeros(count, np.int64)
     np.minimum.at(first, about[mine], calls.ret[mine])
     np.maximum.at(last, about[mine], calls.call[mine])
-    released = mine[calls.kind[mine] == _RELEASE]
+    released = mine[calls.kind[mine] == RELEASE]
     release = np.full(count, -1, np.int64)
     release[about[released]] = released
     if (release[about[released]] != released).any():
         return _released_twice(about, released)
-    refusals = np.where((calls.outcome == _REFUSED) & (about >= 0), about, -1)
-    maybe = np.flatnonzero((calls.kind == _RELEASE) & (calls.outcome == _UNKNOWN) & (about >= 0))
+    refusals = np.where((calls.outcome == REFUSED) & (about >= 0), about, -1)
+    maybe = np.flatnonzero((calls.kind == RELEASE) & (calls.outcome == UNKNOWN) & (about >= 0))
     return Holds(
         calls=calls,
         grant=grants,
         key=key,
         token=calls.token[grants],
-        of_row=np.where(done | (calls.outcome == _UNKNOWN), about, -1),
+        of_row=np.where(done | (calls.outcome == UNKNOWN), about, -1),
         refused=refusals,
         first_ret=first,
         last_call=last,
@@ -120,12 +114,12 @@ def _released_twice(about: Ints, released: Ints) -> Finding:
     return Finding("duplicate-effect", rows, "one grant was released twice: {0} and {1}")
 
 
-def gaps(holds: Holds, busy: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+def gaps(holds: Holds, busy: Ints) -> tuple[Ints, Flags, Flags, Flags]:
     """Return for each refused acquire its gap, and what holds of it.
 
     That is: whether it lies inside the gap, whether an integer lies between the tokens around it,
-    and whether it is the last gap of its key.  The gap before hold j of a key starts at the earliest
-    sure end of the hold before and ends when hold j may have begun at the earliest.
+    and whether it is the last gap of its key.  The gap before a hold starts at the earliest sure
+    end of the hold before it, and ends at the earliest time when the hold may have begun.
     """
     calls, count, span = holds.calls, len(holds.grant), holds.calls.never + 2
     same = np.zeros(count, bool)

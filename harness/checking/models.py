@@ -11,11 +11,15 @@ from types import MappingProxyType
 from harness.checking import mutexes, objects
 from harness.checking.cas import judge_cas
 from harness.checking.columns import Columns
+from harness.checking.consensus import judge_consensus
 from harness.checking.fenced import judge_fenced
 from harness.checking.finding import Finding
-from harness.checking.lock import judge_lock, lock_calls
+from harness.checking.lease import judge_lease_promise
+from harness.checking.lock import judge_lock
+from harness.checking.lockcalls import lock_calls
 from harness.checking.model import SearchModel
 from harness.checking.register import judge_register
+from harness.checking.sets import judge_set
 from harness.checking.steps import steps_of
 
 
@@ -73,6 +77,18 @@ def _lease(columns: Columns, _options: Options) -> Finding | None:
     return judge_lock(lock_calls(columns), expires=True)
 
 
+def _lease_promise(columns: Columns, _options: Options) -> Finding | None:
+    return judge_lease_promise(columns)
+
+
+def _set(columns: Columns, options: Options) -> Finding | None:
+    return judge_set(columns, options.initial)
+
+
+def _consensus(columns: Columns, options: Options) -> Finding | None:
+    return judge_consensus(columns, options.initial)
+
+
 MODELS: Mapping[str, Model] = MappingProxyType(
     {
         "register": Model(
@@ -101,9 +117,15 @@ MODELS: Mapping[str, Model] = MappingProxyType(
             _lease,
         ),
         "kv": _of(objects.AppendModel),
-        "set": _of(objects.SetModel),
+        "lease-promise": Model(
+            "A lease lasts for its time: a renewal acknowledged within it holds (one clock).",
+            ("acquire", "renew", "check", "release"),
+            None,
+            _lease_promise,
+        ),
+        "set": _of(objects.SetModel, _set),
         "queue": _of(objects.QueueModel),
-        "consensus": _of(objects.ConsensusModel),
+        "consensus": _of(objects.ConsensusModel, _consensus),
         "mutex": _of(mutexes.MutexModel),
         "owner-mutex": _of(mutexes.OwnerMutexModel),
         "reentrant-mutex": _of(mutexes.ReentrantMutexModel),

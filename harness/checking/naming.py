@@ -23,6 +23,10 @@ def name_search(columns: Columns, rows: Ints, blamed: int, initial: object) -> F
     request = request_of(columns, blamed)
     f = request.f
     if columns.outcome[blamed] == FAIL:
+        shown = _seen_later(columns, rows, blamed, initial) if f == "cas" else -1
+        if shown >= 0:
+            text = "the effect of a failed write was read: {0}, then {1}"
+            return Finding("aborted-read", (blamed, shown), text)
         return _refused(f, blamed)
     if f in _BY_FUNCTION:
         name, text = _BY_FUNCTION[f]
@@ -47,6 +51,16 @@ def _refused(f: str, blamed: int) -> Finding:
         text = "{0} although nobody can have held it"
         return Finding("zombie-lease", (blamed,), text)
     return Finding("refused-newest", (blamed,), "no order of the operations explains {0}")
+
+
+def _seen_later(columns: Columns, rows: Ints, failed: int, initial: object) -> int:
+    """Return the first read of a value that only this failed call would have written, or -1."""
+    value = frozen(columns.values[int(columns.value[failed])])
+    if _written(columns, rows, initial).get(value) != failed:
+        return -1
+    reads = columns.kinds_as({"read": 1}, 0)[rows] == 1
+    told = reads & (columns.outcome[rows] == OK) & (columns.result[rows] == columns.value[failed])
+    return int(rows[told][0]) if told.any() else -1
 
 
 def _elements(value: object) -> list[object]:

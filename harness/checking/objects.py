@@ -35,7 +35,7 @@ class RegisterModel(SearchModel):
 
     def passive(self, kind: Any) -> bool:
         """Return whether it is a read or a failed compare-and-set."""
-        return kind[0] in ("read", "not")
+        return bool(kind[0] in ("read", "not"))
 
     def step(self, state: Any, kind: Any) -> Any:
         """Return the value afterwards."""
@@ -86,7 +86,7 @@ class FencedModel(SearchModel):
 
     def passive(self, kind: Any) -> bool:
         """Return whether it is a read or a refusal."""
-        return kind[0] != "write"
+        return bool(kind[0] != "write")
 
     def step(self, state: Any, kind: Any) -> Any:
         """Return the highest token and the value afterwards."""
@@ -107,7 +107,8 @@ class AppendModel(SearchModel):
 
     def start(self, initial: Any) -> Hashable:
         """Return the value as a tuple of parts."""
-        return _parts(initial)
+        parts: Hashable = _parts(initial)
+        return parts
 
     def kind(self, request: Request) -> Hashable | None:
         """Return what the call was."""
@@ -122,7 +123,7 @@ class AppendModel(SearchModel):
 
     def passive(self, kind: Any) -> bool:
         """Return whether it is a get."""
-        return kind[0] == "get"
+        return bool(kind[0] == "get")
 
     def step(self, state: Any, kind: Any) -> Any:
         """Return the value afterwards."""
@@ -156,8 +157,9 @@ def _parts(value: Any) -> Any:
 
 
 class _PrefixAhead:
-    """A get that is pending must still be reachable: its value starts with the state, or a put
-    that can come before its return starts it anew.
+    """Whether a pending get can still be reached.
+
+    Its value starts with the state, or a put that can come before its return starts it anew.
     """
 
     def __init__(self, actions: Sequence[Any]) -> None:
@@ -224,7 +226,7 @@ class SetModel(SearchModel):
 
     def passive(self, kind: Any) -> bool:
         """Return whether it is a read."""
-        return kind[0] == "read"
+        return bool(kind[0] == "read")
 
     def step(self, state: Any, kind: Any) -> Any:
         """Return the elements afterwards."""
@@ -252,7 +254,7 @@ class QueueModel(SearchModel):
 
     def passive(self, kind: Any) -> bool:
         """Return whether it found nothing."""
-        return kind == ("dequeue", None)
+        return bool(kind == ("dequeue", None))
 
     def step(self, state: Any, kind: Any) -> Any:
         """Return the elements afterwards."""
@@ -284,7 +286,7 @@ class ConsensusModel(SearchModel):
 
     def passive(self, kind: Any) -> bool:
         """Return whether it only learns."""
-        return kind[0] == "learn"
+        return bool(kind[0] == "learn")
 
     def step(self, state: Any, kind: Any) -> Any:
         """Return what is decided afterwards."""

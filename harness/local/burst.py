@@ -6,17 +6,19 @@ packet engine says that it did is not asked.
 
 import contextlib
 import itertools
+import select
 import struct
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from statistics import median
 
-from harness.local.post import Post, Watch
+from harness.local.post import Post
 from harness.site import Burst, Pair
 
 _STAMP = struct.Struct("=4sQId")
 _MARK = b"wkb1"
+_HEADER_BYTES = 28  # of UDP and IPv4
 _QUIET_S = 0.05
 _rounds = itertools.count(1)
 
@@ -33,22 +35,29 @@ def burst(
     number = next(_rounds)
     arrivals: dict[Pair, list[tuple[int, float, float]]] = {pair: [] for pair in pairs}
     by_address = {(posts[a].datagram_address, b): (a, b) for a, b in pairs}
-    watch = Watch()
+    takes: dict[int, Callable[[], None]] = {}
+    poll = select.poll()
     for name in {far for _, far in pairs}:
-        take = partial(_take, posts[name], name, number, by_address, arrivals)
-        watch.on(posts[name].datagrams, take)
-    padding = b"\0" * max(0, size_bytes - _STAMP.size - 28)  # 28 bytes of UDP and IPv4 headers
+        receiver = posts[name].datagrams
+        takes[receiver.fileno()] = partial(_take, posts[name], name, number, by_address, arrivals)
+        poll.register(receiver, select.POLLIN)
+
+    def receive(until_s: float, enough: Callable[[], bool] = lambda: False) -> None:
+        while not enough() and (left_s := until_s - time.monotonic()) > 0:
+            for fd, _ in poll.poll(left_s * 1000):
+                takes[fd]()
+
+    padding = b"\0" * max(0, size_bytes - _STAMP.size - _HEADER_BYTES)
     began = time.monotonic()
     for i in range(count):
         for near, far in pairs:
             data = _STAMP.pack(_MARK, number, i, time.monotonic()) + padding
             posts[near].send(data, posts[far])
-        # Wait out the gap by receiving; without a gap take what has come, and send on.
-        watch.run(lambda: False, max(began + (i + 1) * gap_s, time.monotonic() + 1e-6))
+        receive(began + (i + 1) * gap_s)
     whole = count * len(pairs)
     last = time.monotonic() + wait_s
-    watch.run(lambda: sum(map(len, arrivals.values())) >= whole, last)
-    watch.run(lambda: False, min(last, time.monotonic() + _QUIET_S))  # doubles come after
+    receive(last, lambda: sum(map(len, arrivals.values())) >= whole)
+    receive(min(last, time.monotonic() + _QUIET_S))  # doubles come after
     return {pair: _told(count, size_bytes, arrived) for pair, arrived in arrivals.items()}
 
 

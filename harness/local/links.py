@@ -11,13 +11,14 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from harness.errors import HarnessError
 from harness.local.burst import burst
 from harness.local.lab import LocalNode
-from harness.local.passage import Probing
+from harness.local.post import Post
 from harness.shape import Shape, together
 from harness.site import Burst, Pair
 
@@ -29,14 +30,15 @@ class BadLinks:
 
     def __init__(self, nodes: Mapping[str, LocalNode], seed: int, log: Path) -> None:
         self._nodes = nodes
-        self._probing = Probing(nodes)  # not that of the cuts, which must not wait for a burst
+        self._posts: dict[str, Post] = {}
         self._seed = seed
         self._log = log
         self._orders: dict[str, tuple[frozenset[Pair], Shape]] = {}
         self._engine: subprocess.Popen[bytes] | None = None
         self._trouble: str | None = None
-        # Orders are answered one by one; the event loop must not wait for that.
-        self._thread = ThreadPoolExecutor(1, "links")
+        # Orders are answered one by one, and bursts take their time: the loop waits for neither.
+        self._orderly = ThreadPoolExecutor(1, "links")
+        self._bursting = ThreadPoolExecutor(1, "bursts")
 
     def unavailable(self) -> str | None:
         """Return None when links can be made bad here, else why not: the engine tries at once."""
@@ -75,9 +77,11 @@ class BadLinks:
         self, pairs: Sequence[Pair], count: int, size_bytes: int, gap_s: float, wait_s: float
     ) -> Mapping[Pair, Burst]:
         """Send a burst over each pair and return what became of it."""
-        return await self._probing.run(
-            lambda prober: burst(prober.posts, pairs, count, size_bytes, gap_s, wait_s)
-        )
+        if not self._posts:
+            self._posts = {name: Post(node) for name, node in self._nodes.items()}
+        loop = asyncio.get_running_loop()
+        send = partial(burst, self._posts, pairs, count, size_bytes, gap_s, wait_s)
+        return await loop.run_in_executor(self._bursting, send)
 
     async def _change(self, orders: dict[str, tuple[frozenset[Pair], Shape]]) -> None:
         lines = [[*self._addresses(pair), asdict(shape)] for pair, shape in _united(orders).items()]
@@ -88,7 +92,7 @@ class BadLinks:
         return [self._nodes[name].address for name in pair]
 
     async def _ask(self, order: Mapping[str, Any]) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._exchange, order)
+        await asyncio.get_running_loop().run_in_executor(self._orderly, self._exchange, order)
 
     def _exchange(self, order: Mapping[str, Any]) -> None:
         engine = self._engine

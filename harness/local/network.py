@@ -10,6 +10,7 @@ The bridge itself cannot refuse.  Where senders are to be told, packets are caug
 the bridge's port, and answered with a TCP reset or "port unreachable".
 """
 
+import asyncio
 import socket
 import struct
 import time
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 
 from harness.local import netfilter as nft
 from harness.local.lab import LocalNode
-from harness.local.passage import Prober, Probing
+from harness.local.passage import Prober
 from harness.site import Pair, Passage
 
 LOOK_S = 0.005
@@ -41,7 +42,7 @@ class Order:
 class Cuts:
     """The network of a lab.  All cuts of all owners add up; a silent one outdoes one that tells.
 
-    Changes are made in the thread of the probes, so that none happens in the middle of a look.
+    No change happens in the middle of a look.
     """
 
     def __init__(
@@ -51,7 +52,8 @@ class Cuts:
     ) -> None:
         """`forget(pairs)` is told what was newly cut: what is under way there must not arrive."""
         self._nodes = nodes
-        self._probing = Probing(nodes)
+        self._probing: Prober | None = None
+        self._alone = asyncio.Lock()
         self._forget = forget
         self._ports = {
             name: struct.pack("=I", socket.if_nametoindex(node.port))
@@ -82,20 +84,17 @@ class Cuts:
     async def cut(self, owner: str, pairs: Iterable[Pair], *, reject: bool = False) -> None:
         """Cut; see `harness.site.Network`.  Raises OSError, and then nothing changed."""
         wanted = frozenset(pairs)
-
-        def work(prober: Prober) -> frozenset[Pair]:
+        async with self._alone:
             before = self.cut_now()
-            prober.prepare({frozenset(p) for p in wanted} - {frozenset(p) for p in before})
+            links = {frozenset(p) for p in wanted} - {frozenset(p) for p in before}
+            await self._prober().prepare(links)
             self._change({**self._orders, owner: Order(wanted, reject)})
-            return self.cut_now() - before
-
-        await self._forget(await self._probing.run(work))
+        await self._forget(self.cut_now() - before)
 
     async def mend(self, owner: str) -> None:
         """Undo the cut of an owner."""
-        await self._probing.run(
-            lambda _: self._change({name: o for name, o in self._orders.items() if name != owner})
-        )
+        async with self._alone:
+            self._change({name: o for name, o in self._orders.items() if name != owner})
 
     def cut_now(self) -> frozenset[Pair]:
         """All pairs that any owner cuts."""
@@ -108,20 +107,21 @@ class Cuts:
 
     async def passes(self, pairs: Sequence[Pair], more_s: float = 0.0) -> Mapping[Pair, Passage]:
         """Send over pairs and return what arrived."""
-        return await self._probing.run(
-            lambda prober: prober.look(pairs, self.cut_now(), LOOK_S + more_s)
-        )
+        async with self._alone:
+            return await self._prober().look(pairs, self.cut_now(), LOOK_S + more_s)
 
-    async def stopped_packets(self) -> int:
+    def stopped_packets(self) -> int:
         """Return how many packets were stopped so far, by the kernel's own count."""
-        return await self._probing.run(lambda _: self._counted())
-
-    def _counted(self) -> int:
         assert self._netfilter is not None, "the fault was not asked whether it is available"
         return sum(
             self._netfilter.counted_packets(family, _TABLES[family], _CHAIN)
             for family in self._in_kernel
         )
+
+    def _prober(self) -> Prober:
+        if self._probing is None:
+            self._probing = Prober(self._nodes)
+        return self._probing
 
     def _change(self, orders: dict[str, Order]) -> None:
         """Bring the kernel from the orders of now to these, in one transaction."""

@@ -10,18 +10,15 @@ A connection that was used during a cut comes back only with TCP's next retransm
 therefore keeps connections in reserve, silent until they are needed.
 """
 
-import asyncio
 import contextlib
 import itertools
 import socket
 import struct
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
 
 from harness.local.lab import LocalNode
 from harness.local.post import Post, Watch, ready_to_use
@@ -29,7 +26,6 @@ from harness.site import Pair, Passage
 
 Link = frozenset[str]
 _Try = tuple[str, Pair]
-T = TypeVar("T")
 LINKS_MAX = 32  # that are tried with connections; all others by datagrams alone
 _RESERVE = 2
 _SPARE_MAX = 6
@@ -130,33 +126,36 @@ class Reserve:
 
 
 class Prober:
-    """Sends between nodes.  Not for several threads at once."""
+    """Sends between nodes; one look at a time."""
 
     def __init__(self, nodes: Mapping[str, LocalNode]) -> None:
-        self.posts = {name: Post(node) for name, node in nodes.items()}
+        self._posts = {name: Post(node) for name, node in nodes.items()}
         self._hub = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._reserves: dict[Link, Reserve] = {}
         self._rounds = itertools.count(1)
 
-    def prepare(self, links: Iterable[Link]) -> None:
+    async def prepare(self, links: Iterable[Link]) -> None:
         """Open connections on links that are about to be cut, as far as something passes there."""
         opening: dict[tuple[str, int], tuple[Link, str, socket.socket]] = {}
-        watch = Watch()
         for link in list(links)[:LINKS_MAX]:
             reserve = self._reserves.setdefault(link, Reserve())
             reserve.lay_by()
             near, far = sorted(link)
-            for stream in self.posts[near].streams(max(0, _RESERVE - len(reserve.usable()))):
-                stream.connect_ex(self.posts[far].listen_address)
+            for stream in self._posts[near].streams(max(0, _RESERVE - len(reserve.usable()))):
+                stream.connect_ex(self._posts[far].listen_address)
                 opening[stream.getsockname()] = (link, near, stream)
         if not opening:
             return
+        watch = Watch()
         for far in {max(link) for link, _, _ in opening.values()}:
-            listener = self.posts[far].listener
-            watch.on(listener, partial(self._accept, listener, far, opening))
-        watch.run(lambda: not opening, time.monotonic() + _CONNECT_S)
-        for _, _, stream in opening.values():
-            stream.close()
+            listener = self._posts[far].listener
+            watch.on_read(listener, partial(self._accept, listener, far, opening))
+        try:
+            await watch.run(lambda: not opening, time.monotonic() + _CONNECT_S)
+        finally:
+            watch.close()
+            for _, _, stream in opening.values():
+                stream.close()
 
     def _accept(
         self,
@@ -174,7 +173,7 @@ class Prober:
                 ready_to_use(end)
                 self._reserves[link].spare.append(Connection({near: stream, far: end}))
 
-    def look(
+    async def look(
         self, pairs: Sequence[Pair], cut: Collection[Pair], wait_s: float
     ) -> dict[Pair, Passage]:
         """Send over each pair, wait as long as something is missing, and say what arrived.
@@ -190,41 +189,13 @@ class Prober:
             for pair in pairs
             if frozenset(pair) in links
         }
-        look = _Look(self.posts, pairs, cut, next(self._rounds))
-        look.send(old, self._hub)
-        look.wait(wait_s)
+        look = _Look(self._posts, pairs, cut, next(self._rounds))
+        try:
+            look.send(old, self._hub)
+            await look.wait(wait_s)
+        finally:
+            look.close()
         return {pair: look.passage(pair) for pair in pairs}
-
-    def close(self) -> None:
-        """Close every socket."""
-        self._hub.close()
-        for post in self.posts.values():
-            post.close()
-        for reserve in self._reserves.values():
-            during = [reserve.during] if reserve.during else []
-            for connection in (*reserve.spare, *during):
-                connection.close()
-
-
-class Probing:
-    """A prober, made when it is first needed, with a thread of its own.
-
-    Probes wait, and the event loop must not; with one thread for all, two looks never mix.
-    """
-
-    def __init__(self, nodes: Mapping[str, LocalNode]) -> None:
-        self._nodes = nodes
-        self._prober: Prober | None = None
-        self._thread = ThreadPoolExecutor(1, "probing")
-
-    async def run(self, work: Callable[[Prober], T]) -> T:
-        """Return what `work` returns, done in the thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._do, work)
-
-    def _do(self, work: Callable[[Prober], T]) -> T:
-        if self._prober is None:
-            self._prober = Prober(self._nodes)
-        return work(self._prober)
 
 
 def _spread(pairs: Sequence[Pair]) -> set[Link]:
@@ -261,8 +232,8 @@ class _Look:
         receivers = sorted({far for _, far in self._pairs})
         for name in receivers:
             post = self._posts[name]
-            self._watch.on(post.datagrams, partial(self._datagram, post))
-            self._watch.on(post.listener, partial(_turn_away, post.listener))
+            self._watch.on_read(post.datagrams, partial(self._datagram, post))
+            self._watch.on_read(post.listener, partial(_turn_away, post.listener))
         for pair in self._pairs:
             self._posts[pair[0]].send(self._stamp("datagram", pair), self._posts[pair[1]])
         self._tried = frozenset(old)
@@ -293,7 +264,7 @@ class _Look:
         self._missing.add(("old", pair))
         connection.send(pair[0])
         for node, end in connection.ends.items():
-            self._watch.on(end, partial(self._byte, connection, node))
+            self._watch.on_read(end, partial(self._byte, connection, node))
 
     def _byte(self, connection: Connection, node: str) -> None:
         connection.receive(node)
@@ -315,7 +286,7 @@ class _Look:
             for pair, stream in zip(mine, self._posts[near].streams(len(mine)), strict=True):
                 stream.connect_ex(self._posts[pair[1]].listen_address)
                 self._asked[pair] = stream
-                self._watch.on(stream, partial(self._answered, pair, stream), write=True)
+                self._watch.on_write(stream, partial(self._answered, pair, stream))
 
     def _answered(self, pair: Pair, stream: socket.socket) -> None:
         self._watch.off(stream)
@@ -326,13 +297,16 @@ class _Look:
             self._missing.discard(("new", pair))
         stream.close()
 
-    def wait(self, wait_s: float) -> None:
+    async def wait(self, wait_s: float) -> None:
         """Wait for everything; then, longer, for what is meant to pass."""
         began = self._sent_s = time.monotonic()
-        if not self._watch.run(lambda: not self._missing, began + wait_s):
+        if not await self._watch.run(lambda: not self._missing, began + wait_s):
             meant = {(what, pair) for what, pair in self._missing if self._is_meant(what, pair)}
-            until = began + wait_s + _MEANT_S
-            self._watch.run(lambda: not meant & self._missing, until)
+            await self._watch.run(lambda: not meant & self._missing, began + wait_s + _MEANT_S)
+
+    def close(self) -> None:
+        """Stop waiting."""
+        self._watch.close()
         for stream in self._asked.values():
             stream.close()
 

@@ -1,15 +1,14 @@
-"""The harness's own sockets in the nodes' networks, and waiting for what arrives at them.
+"""The harness's own sockets in the nodes' networks.
 
 A probe must travel as the traffic of the system under test does: from a socket in one node's
 namespace to a socket in another's, over the same ports of the bridge.  A socket belongs for ever to
 the namespace in which it was made, so the harness can use it from its own.
 """
 
+import asyncio
 import contextlib
-import select
 import socket
 import struct
-import time
 from collections.abc import Callable
 
 from harness.local.lab import LocalNode
@@ -49,11 +48,6 @@ class Post:
         with contextlib.suppress(OSError):
             self.datagrams.sendto(data, to.datagram_address)
 
-    def close(self) -> None:
-        """Close both sockets."""
-        self.datagrams.close()
-        self.listener.close()
-
 
 def ready_to_use(stream: socket.socket) -> None:
     """Let a stream send at once, never block, and leave nothing behind when it is closed."""
@@ -63,29 +57,51 @@ def ready_to_use(stream: socket.socket) -> None:
 
 
 class Watch:
-    """Sockets with what to do when something happens at them."""
+    """Sockets with what to do when something happens at them, in the running event loop."""
 
     def __init__(self) -> None:
-        self._poll = select.poll()
-        self._calls: dict[int, Callable[[], None]] = {}
+        self._loop = asyncio.get_running_loop()
+        self._happened = asyncio.Event()
+        self._reading: set[int] = set()
+        self._writing: set[int] = set()
 
-    def on(self, watched: socket.socket, call: Callable[[], None], *, write: bool = False) -> None:
-        """Call when there is something to read, or with `write` when it can be written."""
-        self._calls[watched.fileno()] = call
-        self._poll.register(watched, select.POLLOUT if write else select.POLLIN)
+    def on_read(self, watched: socket.socket, call: Callable[[], None]) -> None:
+        """Call when there is something to read, or an end, or an error."""
+        self._reading.add(watched.fileno())
+        self._loop.add_reader(watched, self._do, call)
+
+    def on_write(self, watched: socket.socket, call: Callable[[], None]) -> None:
+        """Call when it can be written, or has failed."""
+        self._writing.add(watched.fileno())
+        self._loop.add_writer(watched, self._do, call)
 
     def off(self, watched: socket.socket) -> None:
-        """Stop watching; the socket is still open."""
-        if self._calls.pop(watched.fileno(), None) is not None:
-            self._poll.unregister(watched)
+        """Stop watching a socket; it must still be open."""
+        fd = watched.fileno()
+        if fd in self._reading:
+            self._reading.remove(fd)
+            self._loop.remove_reader(fd)
+        if fd in self._writing:
+            self._writing.remove(fd)
+            self._loop.remove_writer(fd)
 
-    def run(self, done: Callable[[], bool], until_s: float) -> bool:
+    def close(self) -> None:
+        """Stop watching all; they must still be open."""
+        for fd in self._reading:
+            self._loop.remove_reader(fd)
+        for fd in self._writing:
+            self._loop.remove_writer(fd)
+        self._reading, self._writing = set(), set()
+
+    def _do(self, call: Callable[[], None]) -> None:
+        call()
+        self._happened.set()
+
+    async def run(self, done: Callable[[], bool], until_s: float) -> bool:
         """Wait until it is done or the monotonic clock shows `until_s`; return whether it is."""
-        while not done():
-            left_s = until_s - time.monotonic()
-            if left_s <= 0:
-                return False
-            for fd, _ in self._poll.poll(left_s * 1000):
-                if fd in self._calls:
-                    self._calls[fd]()
-        return True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(until_s):
+                while not done():
+                    self._happened.clear()
+                    await self._happened.wait()
+        return done()

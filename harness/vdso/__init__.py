@@ -22,13 +22,17 @@ What the kernel does by itself keeps to the true clock.  A sleep or a time-out o
 (nanosleep, epoll, poll, a futex's relative time-out) lasts its real length.  One that is set to a
 point in time (clock_nanosleep with TIMER_ABSTIME, timerfd, pthread_cond_timedwait) is compared with
 the true clock, so a program that computes that point from a clock that lies wakes too late or at
-once.  Programs that look at the clock again after waking (Go's timers, leases, caches) follow the
+once: Python's `time.sleep` and the time-outs of its locks are of that kind (`harness.bell` is not).
+Programs that look at the clock again after waking (Go's timers, leases, caches) follow the
 lie; with a frozen clock such a program may sleep again and again, and with a clock at a tenth of
 the speed it waits ten times as long.  File times, and what the kernel stamps, are true.
 
 A monotonic clock that is set back, or that returns to the truth after it ran ahead, does what no
 kernel does: programs that are entitled to rely on it may stop, loop or crash.  That is the fault's
 doing: the end of a lie is the truth at once.
+
+Holding a process still is a stop like any other: system calls that a stop interrupts (epoll_wait,
+socket calls with a time-out) may return EINTR, and its parent may be told.
 
 Not reached: a program that makes the raw system call, or reads the processor's counter itself; one
 under a seccomp filter that forbids the system call clock_gettime gets that filter's answer.

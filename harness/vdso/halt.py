@@ -91,7 +91,7 @@ async def change(
     while now != best:
         reins.hold(process)
         try:
-            await _until_stopped(process, deadline)
+            await _until_stopped(process)
             step = _possible(process, memory, steps)
             if step is not None and step.image != now:
                 memory.rewrite(now, step.image)
@@ -120,7 +120,8 @@ def _possible(process: ProcessId, memory: Memory, steps: Sequence[Step]) -> Step
     return next((step for step in steps if not any(map(step.inside, places))), None)
 
 
-async def _until_stopped(process: ProcessId, deadline: float) -> None:
+async def _until_stopped(process: ProcessId) -> None:
+    deadline = time.monotonic() + _BOUND_S
     looks = 0
     while any(state != procfs.STOPPED for state in _states(process).values()):
         if time.monotonic() > deadline:

@@ -1,0 +1,184 @@
+"""Public histories that other checkers got wrong, and what the search says when it gives up."""
+
+from typing import Any
+
+import pytest
+
+from harness.checking import MODELS, check, check_columns
+from harness.checking.columns import from_history
+from harness.errors import UsageError
+from harness.history import History
+from harness.op import Op, OpType
+from harness.verdict import Reason, Verdict
+from tests.checking_histories import Made, history_of
+
+
+def script(text: str) -> History:
+    """A history of lines `process type f value`; the value is a Python literal or `-`."""
+    ops = []
+    for time_ns, line in enumerate(text.strip().splitlines()):
+        who, kind, f, value = line.split(maxsplit=3)
+        types: dict[str, OpType] = {t: t for t in ("invoke", "ok", "fail", "info")}
+        literal: Any = None if value == "-" else [int(v) for v in value.strip("[]").split()]
+        if literal is not None and not value.startswith("["):
+            literal = literal[0]
+        ops.append(Op(process=int(who), type=types[kind], f=f, value=literal, time_ns=time_ns))
+    return History(ops)
+
+
+def name(verdict: Verdict) -> str:
+    assert verdict.verdict == "fail", verdict
+    return verdict.anomalies[0].name
+
+
+ALTERNATING = """
+0 invoke write 1
+0 ok write 1
+0 invoke write 3
+0 ok write 3
+0 invoke write 2
+0 ok write 2
+0 invoke read -
+0 ok read 2
+0 invoke write 4
+0 ok write 4
+0 invoke read -
+0 ok read 4
+0 invoke write 4
+0 info write 4
+1 invoke read -
+1 ok read 4
+1 invoke write 0
+1 info write 0
+2 invoke read -
+2 ok read 4
+2 invoke write 0
+2 info write 0
+3 invoke read -
+3 ok read 0
+3 invoke write 0
+3 info write 0
+4 invoke read -
+4 ok read 4
+4 invoke write 1
+4 info write 1
+5 invoke read -
+5 ok read 0
+"""
+
+
+def test_crashed_writes_may_alternate() -> None:  # C23
+    assert check(script(ALTERNATING), "register").verdict == "pass"
+    assert name(check(script(ALTERNATING.replace("info", "fail")), "register")) == "aborted-read"
+
+
+def test_a_failed_cas_that_took_effect() -> None:  # C08
+    text = "1 invoke write 5\n1 ok write 5\n2 invoke cas [5 14]\n2 fail cas [5 14]\n"
+    text += "3 invoke read -\n3 ok read 14"
+    for cas_fail in ("differed", "did-not-happen"):
+        verdict = check(script(text), "cas", cas_fail=cas_fail)
+        assert name(verdict) == "aborted-read"
+        assert verdict.anomalies[0].details["robust"] is False
+    assert check(script(text.replace("2 fail", "2 info")), "cas").verdict == "pass"
+
+
+def test_the_first_completed_operation_is_wrong() -> None:  # C24
+    text = "1 invoke read -\n101 invoke write 3\n101 fail write 3\n1 ok read 3"
+    assert name(check(script(text), "register")) == "aborted-read"
+    assert check(script(text.replace("fail", "info")), "register").verdict == "pass"
+
+
+def test_a_value_from_nowhere() -> None:  # C28
+    text = "0 invoke write 1\n0 ok write 1\n0 invoke read -\n0 ok read 2"
+    verdict = check(script(text), "register")
+    assert name(verdict) == "phantom-read"
+    assert verdict.anomalies[0].ops == (2,)
+    assert verdict.anomalies[0].details["earliest_ns"] == 3
+    assert verdict.anomalies[0].details["robust"] is True
+
+
+def test_the_initial_value_decides() -> None:  # C30, each transaction as one compare-and-set
+    text = "0 invoke cas [2 2]\n1 invoke cas [2 3]\n0 ok cas -\n1 ok cas -"
+    assert check(script(text), "cas", initial=2).verdict == "pass"
+    assert check(script(text), "cas").verdict == "fail"
+
+
+def test_equal_times_are_concurrent() -> None:  # C31
+    legal = [
+        Made(0, 100, "write", value=100),
+        Made(25, 75, "read", result=100),
+        Made(30, 30, "read", result=0),
+        Made(30, 30, "read", result=0),
+    ]
+    stale = [
+        Made(0, 100, "write", value=200),
+        Made(10, 10, "read", result=200),
+        Made(10, 10, "read", result=200),
+        Made(40, 90, "read", result=0),
+    ]
+    assert check(history_of(legal), "register", initial=0).verdict == "pass"
+    verdict = check(history_of(stale), "register", initial=0)
+    assert name(verdict) == "read-reversal"
+    assert verdict.anomalies[0].details["earliest_ns"] == 90
+
+
+def test_lists_that_shrink() -> None:  # C70
+    empty = "0 invoke append 89\n0 ok append 89\n0 invoke read -\n0 ok read [4 5 7 26 89]\n"
+    empty += "0 invoke append 97\n0 ok append 97\n2 invoke read -\n2 ok read -"
+    assert name(check(script(empty), "kv", initial=[4, 5, 7, 26])) == "stale-read"
+    gone = "526 invoke append 25\n526 info append 25\n7 invoke append 27\n7 info append 27\n"
+    gone += "548 invoke read -\n548 ok read [24 26 25]\n521 invoke read -\n521 ok read [24 26 25]\n"
+    gone += "560 invoke read -\n560 ok read [24 26 27]"
+    assert name(check(script(gone), "kv", initial=[24, 26])) == "lost-ack"
+
+
+def lost_writes() -> History:
+    """Forty unknown writes; they are read in reverse order, twice."""  # C26
+    calls = [Made(i, 0, "write", value=i + 1, type="info") for i in range(40)]
+    calls += [Made(100 + i, 100 + i, "read", result=40 - i) for i in range(40)]
+    calls += [Made(200 + i, 200 + i, "read", result=40 - i % 40) for i in range(40)]
+    return history_of(calls)
+
+
+def test_a_search_that_runs_away_is_stopped() -> None:
+    assert check(lost_writes(), "register", initial=0).verdict == "fail"
+    repeated = [Made(i, 0, "append", value="ab"[i % 2], type="info") for i in range(60)]
+    repeated += [Made(100, 101, "get", result="ab" * 25 + "bb" + "a" * 29)]
+    columns = from_history(history_of([*repeated, Made(102, 103, "get", result="c")]))
+    ticks = iter(range(10**9))
+    verdict = check_columns(
+        columns, "kv", budget_s=20, clock=lambda: float(next(ticks)), memory_bytes=1 << 20
+    )
+    assert verdict.verdict in ("fail", "unknown")
+    strangled = check_columns(columns, "kv", budget_s=-1, clock=lambda: 0.0)
+    if strangled.verdict == "unknown":
+        assert strangled.unknown[0].reason == Reason.CHECKER_LIMIT
+
+
+def test_what_cannot_be_judged() -> None:
+    again = "1 invoke cas [2 0]\n1 info cas [2 0]\n1 invoke read -"
+    verdict = check(script(again), "cas")
+    assert (verdict.verdict, verdict.unknown[0].reason) == ("unknown", Reason.MALFORMED)
+    assert "line 3" in verdict.headline
+    verdict = check(script("1 invoke cas 5\n1 ok cas -"), "cas")
+    assert "needs [old, new]" in verdict.headline
+    nothing = "1 invoke write 0\n3 invoke read -\n3 fail read -\n1 fail write 0"
+    assert check(script(nothing), "register").unknown[0].reason == Reason.VACUOUS
+    assert check(History([]), "register").verdict == "unknown"
+    with pytest.raises(UsageError, match="did you mean register"):
+        check(History([]), "registr")
+
+
+def test_only_one_key_is_wrong() -> None:
+    calls = [Made(3 * i, 3 * i + 1, "write", key=f"k{i % 7}", value=i) for i in range(70)]
+    calls += [Made(400, 401, "read", key="k3", result=10)]
+    verdict = check(history_of(calls), "register")
+    assert name(verdict) == "stale-read"
+    assert verdict.anomalies[0].key == "k3"
+    assert len(verdict.anomalies[0].ops) == 3
+
+
+def test_every_model_says_what_it_is() -> None:
+    for model in MODELS.values():
+        assert len(model.doc) > 20
+        assert model.ops

@@ -6,8 +6,22 @@ import sys
 from types import TracebackType
 from typing import Any, Self
 
+import pytest
+
 from harness import procfs
 from harness.node import ProcessId
+from harness.vdso.image import UnreachableError, own
+
+
+def _missing() -> str:
+    try:
+        own()
+    except UnreachableError as error:
+        return str(error)
+    return ""
+
+
+needs_clocks = pytest.mark.skipif(bool(_missing()), reason=_missing() or "clocks can be set")
 
 PROGRAM = """
 import json, os, signal, sys, threading, time

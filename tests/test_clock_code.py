@@ -21,13 +21,11 @@ from harness.vdso.image import BLOCKS_BYTES, UnreachableError, Vdso, blocks, own
 from harness.vdso.machines import MACHINES, Machine
 from harness.vdso.memory import differences
 from harness.vdso.trial import Mapped, read
+from tests.support_clocks import needs_clocks
 
 SOURCES = Path(images.__file__).parent
 YEAR_NS = 365 * 86400 * 10**9
 SYSCALL, NO_SYSCALL = b"\x0f\x05\x85\xc0", b"\x31\xc0\x85\xc0"  # xor eax, eax
-needs_code = pytest.mark.skipif(
-    platform.machine() not in MACHINES, reason="no machine code for this architecture"
-)
 clocks = st.sampled_from(
     [time.CLOCK_REALTIME, time.CLOCK_MONOTONIC, time.CLOCK_BOOTTIME, time.CLOCK_TAI, 5, 6, 8, 9]
 )
@@ -125,7 +123,7 @@ def test_no_name_is_left_to_a_linker() -> None:
 # ------------------------------------------------------------------------------- arithmetic
 
 
-@needs_code
+@needs_clocks
 @given(clock=clocks, true=true_ns, since=true_ns, lie=lies)
 def test_a_reading_is_the_lies_own_to_the_nanosecond(
     arithmetic: Arithmetic, clock: int, true: int, since: int, lie: Lie
@@ -139,7 +137,7 @@ def test_a_reading_is_the_lies_own_to_the_nanosecond(
     assert seen.seconds * 10**9 + seen.rest == lie.reading_ns(true, since)
 
 
-@needs_code
+@needs_clocks
 @given(true=true_ns, lie=lies)
 def test_gettimeofday_is_the_wall_clock_in_microseconds(
     arithmetic: Arithmetic, true: int, lie: Lie
@@ -152,7 +150,7 @@ def test_gettimeofday_is_the_wall_clock_in_microseconds(
     assert (seen.seconds, seen.rest) == (seconds, rest // 1000)
 
 
-@needs_code
+@needs_clocks
 def test_gettimeofday_takes_a_time_zone_and_nothing(arithmetic: Arithmetic) -> None:
     zone = ctypes.c_uint64(2**64 - 1)
     assert arithmetic.gettimeofday(None, ctypes.addressof(zone)) == 0
@@ -160,7 +158,7 @@ def test_gettimeofday_takes_a_time_zone_and_nothing(arithmetic: Arithmetic) -> N
     assert arithmetic.gettimeofday(None, None) == 0
 
 
-@needs_code
+@needs_clocks
 @pytest.mark.parametrize("clock", [-1, -6, 2, 3, 4, 10, 12, 16, 2**31 - 1])
 def test_other_clocks_stay_true(arithmetic: Arithmetic, clock: int) -> None:
     lie = Lie(3600.0, 10.0)
@@ -170,7 +168,7 @@ def test_other_clocks_stay_true(arithmetic: Arithmetic, clock: int) -> None:
     assert (seen.seconds, seen.rest) == (12, 34)
 
 
-@needs_code
+@needs_clocks
 def test_the_two_lines_of_time_lie_apart(arithmetic: Arithmetic) -> None:
     since = Moment(wall_ns=10**18, tai_ns=10**18 + 37 * 10**9, monotonic_ns=5, boot_ns=7)
     arithmetic.lie(blocks((Lie(1.0), since), (Lie(rate=0.0), since)))
@@ -186,7 +184,7 @@ def test_the_two_lines_of_time_lie_apart(arithmetic: Arithmetic) -> None:
 # ------------------------------------------------------------------------------- the real thing
 
 
-@needs_code
+@needs_clocks
 def test_an_image_is_executed_between_two_true_readings(vdso: Vdso) -> None:
     since = Moment.now()
     wall, monotonic = Lie(-86400.0), Lie(rate=2.0)
@@ -203,7 +201,7 @@ def test_an_image_is_executed_between_two_true_readings(vdso: Vdso) -> None:
     assert true.wall.error_s == 0
 
 
-@needs_code
+@needs_clocks
 def test_time_and_an_error_come_through(vdso: Vdso) -> None:
     since = Moment.now()
     mapped = Mapped(vdso, vdso.lying(blocks((Lie(1e6), since), None)))
@@ -220,7 +218,7 @@ def test_time_and_an_error_come_through(vdso: Vdso) -> None:
         mapped.close()
 
 
-@needs_code
+@needs_clocks
 def test_code_that_is_not_ours_is_never_executed(vdso: Vdso) -> None:
     lying = bytearray(vdso.lying(blocks(None, None)))
     lying[vdso.functions[vdso.machine.clock_gettime].start + 4] ^= 1
@@ -233,7 +231,7 @@ def test_code_that_is_not_ours_is_never_executed(vdso: Vdso) -> None:
 # ------------------------------------------------------------------------------- other layouts
 
 
-@needs_code
+@needs_clocks
 def test_a_function_without_room_is_refused(vdso: Vdso) -> None:
     found = vdso.functions[vdso.machine.clock_gettime]
     entry = struct.pack("<QQ", found.start, found.size)
@@ -242,7 +240,7 @@ def test_a_function_without_room_is_refused(vdso: Vdso) -> None:
         parse(small, vdso.machine)
 
 
-@needs_code
+@needs_clocks
 def test_an_image_without_the_function_or_of_another_kind_is_refused(vdso: Vdso) -> None:
     renamed = vdso.true.replace(b"__vdso_time\0", b"__vdso_tame\0")
     with pytest.raises(UnreachableError, match="has no __vdso_time"):

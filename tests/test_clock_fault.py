@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import platform
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,9 @@ from harness.units import Duration, parse_signed
 from harness.vdso.clocks import VdsoClocks
 from harness.vdso.halt import FreeReins
 from harness.vdso.image import UnreachableError
-from harness.vdso.machines import MACHINES
 from nemesis.clock import Clock
 from tests.live import NOOP
-from tests.support_clocks import Program
+from tests.support_clocks import Program, needs_clocks
 
 HEAD = f"""
 lock: {NOOP}:Noop
@@ -56,6 +56,7 @@ def windows(tmp_path: Path, *faults: str) -> list[dict[str, Any]]:
 # ------------------------------------------------------------------------------- in runs
 
 
+@needs_clocks
 @pytest.mark.sandbox
 def test_a_worker_says_itself_what_it_was_made_to_read(tmp_path: Path) -> None:
     (window,) = windows(tmp_path, "clock:who=w2,at=300ms,for=300ms,clock=both,jump=-10leases")
@@ -76,6 +77,7 @@ def test_a_worker_says_itself_what_it_was_made_to_read(tmp_path: Path) -> None:
     assert "again" not in after["facts"]
 
 
+@needs_clocks
 @pytest.mark.sandbox
 def test_speeds_strobes_and_phases(tmp_path: Path) -> None:
     found = windows(
@@ -91,6 +93,7 @@ def test_speeds_strobes_and_phases(tmp_path: Path) -> None:
     assert len([window for window in found if window["spec"] == 2]) >= 3
 
 
+@needs_clocks
 @pytest.mark.sandbox
 def test_a_later_lie_over_an_earlier_one(tmp_path: Path) -> None:
     early, inner, other, late = windows(
@@ -107,6 +110,7 @@ def test_a_later_lie_over_an_earlier_one(tmp_path: Path) -> None:
     assert "kernel's own code" in late["off"]["text"]
 
 
+@needs_clocks
 @pytest.mark.sandbox
 def test_clocks_of_paused_workers_and_pauses_of_lied_to_workers(tmp_path: Path) -> None:
     found = windows(
@@ -123,6 +127,7 @@ def test_clocks_of_paused_workers_and_pauses_of_lied_to_workers(tmp_path: Path) 
     assert all(window["off"]["holds"] for window in found)
 
 
+@needs_clocks
 @pytest.mark.sandbox
 def test_a_worker_that_is_started_again_is_lied_to_again_and_the_record_says_when(
     tmp_path: Path,
@@ -140,6 +145,7 @@ def test_a_worker_that_is_started_again_is_lied_to_again_and_the_record_says_whe
     assert window["off"]["facts"]["w1"]["own_code"] == 1
 
 
+@needs_clocks
 @pytest.mark.sandbox
 def test_what_cannot_be_is_refused_before_anything_is_hit(tmp_path: Path) -> None:
     fault = "clock:who=w1,at=200ms,for=100ms,clock=monotonic,jump=-87000h"
@@ -243,8 +249,9 @@ def proofs(place: Place, witness: Says | None, **options: Any) -> list[Any]:
     return asyncio.run(live())
 
 
+@needs_clocks
 def test_a_program_that_asks_the_kernel_itself_is_not_reached_and_that_is_seen() -> None:
-    if "x86_64" not in MACHINES:
+    if platform.machine() != "x86_64":
         pytest.skip("the number of the system call is that of x86-64")
     with Program(RAW) as program:
         on, off = proofs(Place("n", program.id), Says(program), jump="1h")
@@ -257,6 +264,7 @@ def test_a_program_that_asks_the_kernel_itself_is_not_reached_and_that_is_seen()
         assert off.holds
 
 
+@needs_clocks
 def test_a_process_that_cannot_be_lied_to_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> bool:
         raise UnreachableError("the kernel does not let us write into process 7")
@@ -269,12 +277,14 @@ def test_a_process_that_cannot_be_lied_to_is_named(monkeypatch: pytest.MonkeyPat
         assert off.holds
 
 
+@needs_clocks
 def test_a_node_without_processes_cannot_be_judged() -> None:
     on, off = proofs(Place("n"), None, rate=2.0)
     assert on.holds is None
     assert off.holds
 
 
+@needs_clocks
 def test_a_place_without_the_ability_and_a_machine_without_code_are_refused() -> None:
     site = Site(nodes={"n": object()})  # type: ignore[dict-item] # a node that can do nothing
     assert Clock(jump="1s").available(site) == "the clocks of n cannot be set"

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import platform
 import shutil
 import signal
 import subprocess
@@ -21,14 +20,11 @@ from harness.node import ProcessId
 from harness.vdso.clocks import VdsoClocks
 from harness.vdso.halt import FreeReins
 from harness.vdso.image import UnreachableError, own
-from harness.vdso.machines import MACHINES
 from harness.vdso.memory import GoneError, Memory, shares_memory, vdso_address
 from tests.live import ROOT, until
-from tests.support_clocks import Program, process_id
+from tests.support_clocks import Program, needs_clocks, process_id
 
-pytestmark = pytest.mark.skipif(
-    platform.machine() not in MACHINES, reason="no machine code for this architecture"
-)
+pytestmark = needs_clocks
 HOUR = Skew(wall=Lie(3600.0))
 
 

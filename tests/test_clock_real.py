@@ -24,10 +24,10 @@ from harness.vdso.clocks import VdsoClocks
 from harness.vdso.halt import FreeReins
 from targets.etcd import Etcd
 from targets.valkey import Valkey
-from tests.support_clocks import process_id
+from tests.support_clocks import needs_clocks, process_id
 from tests.support_servers import Servers
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, needs_clocks]
 TTL_S = 4.0
 
 

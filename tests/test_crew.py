@@ -195,7 +195,8 @@ def test_a_worker_that_never_gets_ready_ends_the_run_with_its_words(tmp_path: Pa
 
     async def start() -> None:
         with HistoryWriter(tmp_path / "history.jsonl") as history:
-            controller = Controller(MonotonicClock(), history, [].append, Traps(lambda _: None))
+            notes: list[Note] = []
+            controller = Controller(MonotonicClock(), history, notes.append, Traps(lambda _: None))
             worker = Worker("w1", PlainNode(tmp_path), tmp_path / "w1.log", controller)
             controller.admit([worker])
             argv = [sys.executable, "-S", "-c", prelude.replace("json.loads(input())", "0")]
@@ -213,9 +214,9 @@ for line in sys.stdin:
 """
 
     async def start() -> None:
-        controller = Controller(
-            MonotonicClock(), HistoryWriter(Path("/dev/full")), [].append, Traps(lambda _: None)
-        )
+        notes: list[Note] = []
+        history = HistoryWriter(Path("/dev/full"))
+        controller = Controller(MonotonicClock(), history, notes.append, Traps(lambda _: None))
         worker = Worker("w1", PlainNode(tmp_path), tmp_path / "w1.log", controller)
         controller.admit([worker])
         argv = [sys.executable, "-S", "-c", PRELUDE + script]

@@ -22,6 +22,7 @@ from harness.checking.values import Ints, frozen
 Clock = Callable[[], float]
 _FIRST_STEPS = 20_000
 _MORE_STEPS = 16
+_NO_LIMIT = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class Judge:
         cuts = np.flatnonzero(np.diff(columns.key[order])) + 1
         groups = [group for group in np.split(order, cuts) if len(group)]
         limits: list[str] = []
-        waiting, steps = groups, _FIRST_STEPS
+        waiting, steps = groups, _FIRST_STEPS if len(groups) > 1 else _NO_LIMIT
         while waiting:
             later = []
             for group in waiting:
@@ -102,7 +103,7 @@ class Judge:
         """Search for an order of some rows of one key."""
         if self.model.search is None:
             return Judgement(None)
-        return self._judgement(columns, rows, self._run(columns, rows, 1 << 62))
+        return self._judgement(columns, rows, self._run(columns, rows, _NO_LIMIT))
 
     def _run(self, columns: Columns, rows: Ints, steps: int) -> Outcome:
         assert self.model.search is not None

@@ -170,8 +170,8 @@ class Engine:
         heapq.heapify(self._held)
 
     def _collect(self, most: int) -> None:
-        now = time.monotonic()
         for frame in self._tap.receive(most):
+            now = time.monotonic()  # not before it was read: it may have come in between
             line = self._lines.get(frame[_ADDRESSES])
             due = [now] if line is None else line.due(len(frame) - 10, now)
             for at in due:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from harness.clocks import Glimpse, Lie, Moment
 from harness.vdso import image as images
-from harness.vdso.halt import returns
+from harness.vdso.halt import pointers
 from harness.vdso.image import BLOCKS_BYTES, UnreachableError, Vdso, blocks, own, parse
 from harness.vdso.machines import MACHINES, Machine
 from harness.vdso.memory import differences
@@ -272,9 +272,19 @@ def test_a_return_address_on_a_stack_is_found() -> None:
     stack = 0x7FFC_0000_0010
     inside = [base + 0x900, base + 0x1800]
     outside = [base - 1, base + length, 0x1234_7F12_FFFF_F900, inside[0] << 8 & (2**64 - 1)]
-    data = struct.pack("<8Q", 0, inside[0], *outside, inside[1], 0)
-    assert set(returns(data, stack, base, length)) == {0x900, 0x1800}
-    assert not set(returns(b"\0\0\0\0" + data, stack, base, length))  # not on a word's place
+    data = struct.pack("<10Q", 0, inside[0], *outside, inside[1], 7, 8, inside[0])
+    found = dict(pointers(data, stack, base, length))
+    assert set(found) == set(inside)
+    assert found[inside[1]] == struct.pack("<2Q", 7, 8)
+    assert not set(pointers(b"\0\0\0\0" + data, stack, base, length))  # not on a word's place
+
+
+def test_a_signal_frame_is_told_from_what_a_call_left_behind() -> None:
+    interrupted = MACHINES["x86_64"].interrupted
+    assert interrupted(struct.pack("<QHHHH", 0x246, 0x33, 0, 0, 0x2B))
+    assert not interrupted(struct.pack("<2Q", 0x246, 0))
+    assert not interrupted(struct.pack("<QH6x", 0x44, 0x33))
+    assert not interrupted(struct.pack("<QH6x", 0x7FFC_0000_0246, 0x33))
 
 
 # ------------------------------------------------------------------------------- lies as data

@@ -6,22 +6,21 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness import procfs
-from harness.bell import Bell
 from harness.clocks import Lie, Moment, Skew
-from harness.local.orders import Orders
 from harness.node import ProcessId
 from harness.vdso.clocks import VdsoClocks
-from harness.vdso.halt import FreeReins
+from harness.vdso.halt import FreeReins, _places
 from harness.vdso.image import UnreachableError, own
 from harness.vdso.memory import GoneError, Memory, shares_memory, vdso_address
-from tests.live import ROOT, until
+from tests.live import until
 from tests.support_clocks import Program, needs_clocks, process_id
 
 pytestmark = needs_clocks
@@ -309,7 +308,7 @@ def test_who_is_never_outside_keeps_our_code_and_is_told_the_truth(
         with Program() as program:
             clocks = alone(program.id)
             await clocks.skew("a", HOUR)
-            monkeypatch.setattr("harness.vdso.image.Vdso.rewritten", lambda *_: True)
+            monkeypatch.setattr("harness.vdso.image.Vdso.inside", lambda *_: True)
             await clocks.true_clocks("a")
             found = (await clocks.read_clocks())[program.id.pid]
             assert (found.original, found.trouble) == (False, "")
@@ -351,16 +350,70 @@ int main(void) {
     return 0;
 }
 """
+HANDLER = """
+#include <signal.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+static void stay(int number) { pause(); }
+static void leave(int number) { }
+int main(void) {
+    struct timespec now;
+    signal(SIGUSR1, stay); signal(SIGUSR2, leave); puts("ready"); fflush(stdout);
+    for (;;) clock_gettime(CLOCK_REALTIME, &now);
+}
+"""
 
 
-def test_a_child_that_still_shares_its_parents_memory_is_left_alone(tmp_path: Path) -> None:
+@contextmanager
+def compiled(folder: Path, text: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """A C program that said that it is ready."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler here")
-    source, program = tmp_path / "vfork.c", tmp_path / "vfork"
-    source.write_text(VFORK)
-    subprocess.run([compiler, "-o", program, source], check=True)
+    source, program = folder / "program.c", folder / "program"
+    source.write_text(text)
+    subprocess.run([compiler, "-O1", "-o", program, source], check=True)
+    with subprocess.Popen([program], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            yield process
+        finally:
+            process.kill()
 
+
+def test_a_handler_that_interrupted_a_clock_function_is_waited_for(tmp_path: Path) -> None:
+    async def lie_to(process: ProcessId, *, reached: bool) -> None:
+        clocks = alone(process)
+        await clocks.skew("a", HOUR)
+        assert (process not in clocks._trouble) == reached, clocks._trouble
+        assert reached or "inside of its clock functions" in clocks._trouble[process]
+        await clocks.true_clocks("a")
+
+    def interrupted(process: ProcessId) -> bool:
+        with Memory(process, own()) as memory:
+            return any(map(own().inside, _places(process.pid, process.pid, memory) or ()))
+
+    with compiled(tmp_path, HANDLER) as program:
+        process = process_id(program.pid)
+        for _ in range(200):
+            program.send_signal(signal.SIGUSR1)
+            until(lambda: procfs.thread_states(program.pid)[program.pid] == "S", "the handler")
+            if interrupted(process):
+                break
+            program.send_signal(signal.SIGUSR2)
+            until(lambda: procfs.thread_states(program.pid)[program.pid] == "R", "the loop")
+        else:
+            pytest.fail("no signal came while a clock was read")
+        asyncio.run(lie_to(process, reached=False))
+        assert image(process) == own().true
+        program.send_signal(signal.SIGUSR2)
+        asyncio.run(lie_to(process, reached=True))
+        assert program.poll() is None
+
+
+def test_a_child_that_still_shares_its_parents_memory_is_left_alone(tmp_path: Path) -> None:
     async def lie_to(child: ProcessId) -> None:
         clocks = alone(child)
         await clocks.skew("a", HOUR)
@@ -368,9 +421,7 @@ def test_a_child_that_still_shares_its_parents_memory_is_left_alone(tmp_path: Pa
         assert not await clocks.read_clocks()
         await clocks.true_clocks("a")
 
-    with subprocess.Popen([program], stdout=subprocess.PIPE) as parent:
-        assert parent.stdout is not None
-        assert parent.stdout.readline() == b"ready\n"
+    with compiled(tmp_path, VFORK) as parent:
         children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
         child = process_id(int(children[0]))
         try:
@@ -380,7 +431,6 @@ def test_a_child_that_still_shares_its_parents_memory_is_left_alone(tmp_path: Pa
             assert image(process_id(parent.pid)) == own().true
         finally:
             os.kill(child.pid, signal.SIGKILL)
-            parent.kill()
 
 
 def test_a_machine_without_code_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -395,98 +445,3 @@ def test_the_moment_of_a_lie_is_now() -> None:
     now = Moment.now()
     assert abs(now.wall_ns - time.time_ns()) < 10**9
     assert abs(now.monotonic_ns - time.monotonic_ns()) < 10**9
-
-
-# ------------------------------------------------------------------------------- orders
-
-
-def test_an_order_to_go_on_waits_for_a_process_that_is_held() -> None:
-    with Program() as program:
-        orders = Orders(lambda: [program.id])
-        orders.hold(program.id)
-        until(lambda: program.state() == "T", "a stop")
-        orders.resume("somebody")
-        assert program.state() == "T"
-        assert orders.let_go(program.id)
-        until(lambda: program.state() != "T", "it to go on")
-
-
-def test_a_process_is_not_let_go_while_its_node_is_stopped() -> None:
-    with Program() as program:
-        orders = Orders(lambda: [program.id])
-        orders.hold(program.id)
-        orders.stop("pause")
-        assert orders.stopped()
-        assert not orders.let_go(program.id)
-        until(lambda: program.state() == "T", "a stop")
-        orders.resume("pause")
-        assert not orders.stopped()
-        until(lambda: program.state() != "T", "it to go on")
-
-
-def test_two_orders_to_stop_that_came_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(procfs, "stop_pending", lambda _: False)
-    with Program() as program:
-        orders = Orders(lambda: [program.id])
-        orders.hold(program.id)
-        orders.stop("pause")
-        until(lambda: program.state() == "T", "a stop")
-        assert not orders.let_go(program.id)
-        assert program.state() == "T"
-
-
-def test_a_pause_that_began_and_ended_while_a_process_was_held_leaves_it_going() -> None:
-    with Program() as program:
-        orders = Orders(lambda: [program.id])
-        orders.hold(program.id)
-        until(lambda: program.state() == "T", "a stop")
-        orders.stop("pause")
-        orders.resume("pause")
-        assert orders.let_go(program.id)
-        until(lambda: program.state() != "T", "it to go on")
-
-
-# ------------------------------------------------------------------------------- waiting
-
-
-WAITS = """
-import queue, sys, threading, time
-sys.path.insert(0, "ROOT")
-from harness.bell import Bell, rest
-RAW = time.CLOCK_MONOTONIC_RAW
-waits = {"rest": rest, "bell": Bell().wait, "sleep": time.sleep}
-print("ready", flush=True)
-for line in sys.stdin:
-    began = time.clock_gettime(RAW)
-    waits[line.strip()](0.1)
-    print(time.clock_gettime(RAW) - began, flush=True)
-"""
-
-
-@pytest.mark.parametrize("off_s", [3.0, -3.0])
-def test_a_worker_waits_as_long_as_it_wants_whatever_its_clock_says(off_s: float) -> None:
-    async def test() -> None:
-        with Program(WAITS.replace("ROOT", str(ROOT))) as program:
-            clocks = alone(program.id)
-            await clocks.skew("a", Skew(wall=Lie(off_s), monotonic=Lie(off_s)))
-            lasted = {}
-            for way in ("rest", "bell", "sleep"):
-                program.order(way)
-                lasted[way] = float(program.line())
-            assert 0.1 <= lasted["rest"] < 2
-            assert 0.1 <= lasted["bell"] < 2
-            assert lasted["sleep"] > 3 or lasted["sleep"] < 0.05  # what they are there for
-            await clocks.true_clocks("a")
-
-    run(test)
-
-
-def test_a_bell_rung_before_ends_the_next_wait_and_that_only() -> None:
-    bell = Bell()
-    for _ in range(100_000):
-        bell.ring()
-    bell.wait()
-    began = time.monotonic()
-    for _ in range(20):  # what was rung more often than a pipe holds is heard in pieces
-        bell.wait(0.02)
-    assert time.monotonic() - began >= 0.02

@@ -67,13 +67,15 @@ class Watch:
 
     def on_read(self, watched: socket.socket, call: Callable[[], None]) -> None:
         """Call when there is something to read, or an end, or an error."""
-        self._reading.add(watched.fileno())
-        self._loop.add_reader(watched, self._do, call)
+        fd = watched.fileno()  # a socket that is not known yet would be printed at great length
+        self._reading.add(fd)
+        self._loop.add_reader(fd, self._do, call)
 
     def on_write(self, watched: socket.socket, call: Callable[[], None]) -> None:
         """Call when it can be written, or has failed."""
-        self._writing.add(watched.fileno())
-        self._loop.add_writer(watched, self._do, call)
+        fd = watched.fileno()
+        self._writing.add(fd)
+        self._loop.add_writer(fd, self._do, call)
 
     def off(self, watched: socket.socket) -> None:
         """Stop watching a socket; it must still be open."""

@@ -173,13 +173,13 @@ class VdsoClocks:
             raise UnreachableError(f"process {process.pid} lives in another time namespace")
         now = memory.image()
         if now == vdso.true:
-            steps = [Step(wanted, vdso.rewritten)]
+            steps = [Step(wanted, vdso.inside)]
         elif not vdso.lies(now):
             raise UnreachableError(f"process {process.pid} has a vDSO that is not ours")
         elif wanted == vdso.true:
             # A process that reads clocks all the time may keep our code, but not the lie.
             told_truth = vdso.lying(blocks(None, None))
-            steps = [Step(wanted, vdso.rewritten), Step(told_truth, vdso.half_read)]
+            steps = [Step(wanted, vdso.inside), Step(told_truth, vdso.half_read)]
         else:
             steps = [Step(wanted, vdso.half_read)]
         await change(process, memory, now, steps, self._reins)

@@ -6,8 +6,9 @@ read some of them and not yet all: so a reading is wholly of the old lie or whol
 and a thread that does nothing but read clocks is no obstacle.
 
 A thread is there when its program counter is, or when a signal handler interrupted it there: then
-the address to return to lies on the stack that the handler runs on (Go interrupts its threads like
-that many times a second).  So the stack is searched for such an address.
+the address to return to lies in a signal frame on the stack that the handler runs on (Go interrupts
+its threads like that many times a second).  So the stack is searched for such an address; what only
+looks like one, left by an earlier call, has no frame around it.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from typing import Protocol
 
 from harness import procfs
 from harness.node import ProcessId
-from harness.vdso.image import UnreachableError
+from harness.vdso.image import UnreachableError, own
 from harness.vdso.memory import GoneError, Memory
 
 _BOUND_S = 2.0
@@ -157,19 +158,27 @@ def _places(pid: int, thread: int, memory: Memory) -> set[int] | None:
     if len(words) < 2:
         return None
     stack, counter = int(words[-2], 16), int(words[-1], 16)
-    found = set(returns(memory.read(stack, _STACK_BYTES), stack, memory.base, memory.length))
-    return found | {counter - memory.base}
+    data = memory.read(stack, _STACK_BYTES)
+    interrupted = own().machine.interrupted
+    return {counter - memory.base} | {
+        address - memory.base
+        for address, behind in pointers(data, stack, memory.base, memory.length)
+        if interrupted(behind)
+    }
 
 
-def returns(data: bytes, address: int, base: int, length: int) -> Iterator[int]:
-    """Yield the offsets into `length` bytes at `base` to which a stack at `address` points."""
+def pointers(data: bytes, at_address: int, base: int, length: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the words of a stack that point into `length` bytes at `base`, and the 16 behind each.
+
+    The stack was read from `at_address`.
+    """
     for high in {base >> 16, (base + length - 1) >> 16}:
         # Known is all of such an address but its last two bytes, so the search is one of bytes;
         # its first two are zero, and searching for zeros on a stack is slow.
         wanted = (high & 0xFFFFFFFF).to_bytes(4, "little")
         at = data.find(wanted, 2)
         while at != -1:
-            offset = int.from_bytes(data[at - 2 : at + 6], "little") - base
-            if (address + at - 2) % 8 == 0 and 0 <= offset < length:
-                yield offset
+            word, behind = int.from_bytes(data[at - 2 : at + 6], "little"), data[at + 6 : at + 22]
+            if (at_address + at - 2) % 8 == 0 and 0 <= word - base < length and len(behind) == 16:
+                yield word, behind
             at = data.find(wanted, at + 1)

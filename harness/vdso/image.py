@@ -65,9 +65,13 @@ class Vdso:
             return False
         return image == self.lying(image[self.blocks_at : self.blocks_at + BLOCKS_BYTES])
 
-    def rewritten(self, offset: int) -> bool:
-        """Whether `offset` lies behind the entry of a function that a lie rewrites."""
-        return any(f.start < offset < f.start + f.size for f in self.functions.values())
+    def inside(self, offset: int) -> bool:
+        """Whether a thread at `offset` is in the vDSO, and not just about to enter a function.
+
+        Anywhere in it: the clock functions call others there, and are returned to.
+        """
+        entries = (function.start for function in self.functions.values())
+        return 0 <= offset < len(self.true) and offset not in entries
 
     def half_read(self, offset: int) -> bool:
         """Whether a thread at `offset` of a lying vDSO knows some of its parameters, not all."""

@@ -18,8 +18,9 @@ class Machine:
     The entries of the other functions become a jump into it: `symbols` gives for each function the
     offset of its code.  `jump(distance)` is that jump, measured from its own first byte.
     A thread behind `half_read[0]` and not behind `half_read[1]` has read some of its parameters and
-    not yet all.  `elf` is the number of the machine in an ELF header, `kcmp` that of the system
-    call.
+    not yet all.  `interrupted(behind)` tells, from the 16 bytes behind an address on a stack,
+    whether a signal handler will return to it.  `elf` is the number of the machine in an ELF
+    header, `kcmp` that of the system call.
     """
 
     source: str
@@ -27,6 +28,7 @@ class Machine:
     symbols: Mapping[str, int]
     jump: Callable[[int], bytes]
     half_read: tuple[int, int]
+    interrupted: Callable[[bytes], bool]
     elf: int
     kcmp: int
 
@@ -41,6 +43,12 @@ def _x86_jump(distance: int) -> bytes:
     endbr, opcode = b"\xf3\x0f\x1e\xfa", b"\xe9"
     length = len(endbr) + 5
     return endbr + opcode + struct.pack("<i", distance - length)
+
+
+def _x86_interrupted(behind: bytes) -> bool:
+    """In a signal frame the flags follow, with interrupts on, and the segment of user code."""
+    flags, segment = struct.unpack("<QH", behind[:10])
+    return bool(flags < 1 << 32 and flags & 0x202 == 0x202 and segment == 0x33)
 
 
 MACHINES: Mapping[str, Machine] = {
@@ -58,6 +66,7 @@ MACHINES: Mapping[str, Machine] = {
         symbols={"__vdso_clock_gettime": 0, "__vdso_gettimeofday": 0x88, "__vdso_time": 0xBA},
         jump=_x86_jump,
         half_read=(0x38, 0x62),
+        interrupted=_x86_interrupted,
         elf=62,
         kcmp=312,
     ),

@@ -161,6 +161,13 @@ def test_what_it_explains_is_a_note() -> None:
     assert any(note.startswith("k0 was refused as held for up to 2.00 s while") for note in notes)
 
 
+def test_a_service_that_frees_a_lock_a_little_late_is_not_even_a_note() -> None:
+    script = leased()
+    script.release("w1", 1, 100, 101)
+    refused(script, 500, 900)
+    assert judge(script.evidence()).notes == ()
+
+
 def test_two_lost_answers_explain_two_leases_at_any_later_time() -> None:
     script = leased()
     script.release("w1", 1, 100, 101)

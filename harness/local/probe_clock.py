@@ -53,6 +53,11 @@ async def _try(lab: Lab, ask: int, answer: int) -> str:
 def _off_s(ask: int, answer: int) -> float:
     """Ask the program what time it has; return how far it is off, in seconds."""
     os.write(ask, b"\n")
-    if not select.select([answer], [], [], _BOUND_S)[0]:
-        raise OSError(f"the process did not answer within {_BOUND_S:g} s")
-    return float(os.read(answer, 100)) - time.time()
+    said = b""
+    while not said.endswith(b"\n"):  # a line may come in pieces
+        if not select.select([answer], [], [], _BOUND_S)[0]:
+            raise OSError(f"the process did not answer within {_BOUND_S:g} s")
+        if not (more := os.read(answer, 100)):
+            raise OSError("the process ended before it answered")
+        said += more
+    return float(said) - time.time()

@@ -118,13 +118,27 @@ class RunFolder:
                 Problem(note.why or "", note.worker, note.time_ns)
                 for note in notes
                 if note.kind == "problem"
-            ],
+            ]
+            + (self._torn() if "end" in marks else []),
             fence=fence if isinstance(fence := recorded.get("fence"), str) else None,
             final_ns=marks.get("final"),
             facts=facts_of(recorded),
             servers=dict(recorded.get("servers", {})),
             end_ns=marks.get("end"),
         )
+
+    def _torn(self) -> list[Problem]:
+        """Return the records of a run that ended which do not end with a whole line.
+
+        A run that was killed may tear its last line; one that ended wrote whole lines, so something
+        was cut off since, and what is left is not all that the verdict must rest on.
+        """
+        files = (self.history, self.notes, self.faults, self.store_log)
+        return [
+            Problem(f"{path.name} ends in the middle of a line: a part of the record is gone")
+            for path in files
+            if path.exists() and split_lines(path.read_bytes())[1]
+        ]
 
     def windows(self) -> list[Window]:
         """Return the faults as executed.  Raises MalformedHistoryError."""

@@ -125,6 +125,15 @@ def test_where_a_stranger_released_the_lock_it_is_a_forged_token() -> None:
         assert names(script) == {"forged-token"}
 
 
+@pytest.mark.parametrize("worker", ["a1", "w1"])
+def test_a_release_by_a_stranger_that_was_refused_explains_nothing(worker: str) -> None:
+    script = Script()
+    script.acquire("w1", 1, 0, 1)
+    script.release(worker, 1 if worker == "a1" else 9, 100, 110, fail="not-holder")
+    script.renew("w1", 1, 700, 710, fail="not-holder")
+    assert names(script) == {EARLY}
+
+
 # -------------------------------------------------------------------- unearned holds
 
 

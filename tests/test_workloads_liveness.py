@@ -224,6 +224,17 @@ def test_the_margin_begins_anew_after_a_fault_of_the_servers(
     assert len(found(script, ZOMBIE)) == 1
 
 
+@pytest.mark.parametrize(("first_off", "second_off"), [(8000, 5000), (5000, 8000)])
+def test_the_last_of_faults_that_overlap_counts(first_off: int, second_off: int) -> None:
+    script = leased()
+    script.fault("pause", ["etcd1"], 4000, first_off)
+    script.fault("kill", ["etcd2"], 4500, second_off)
+    refused(script, 12_999)
+    assert found(script, ZOMBIE) == []
+    refused(script, 13_003)
+    assert len(found(script, ZOMBIE)) == 1
+
+
 def test_one_that_begins_later_excuses_nothing_before_it() -> None:
     script = leased()
     refused(script, 6000)

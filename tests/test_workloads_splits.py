@@ -152,6 +152,14 @@ def test_the_lock_of_a_killed_holder_may_be_given_away_at_once() -> None:
     assert names(script) == set()
 
 
+def test_a_kill_of_which_nobody_can_tell_may_have_come() -> None:
+    script = Script()
+    script.acquire("w1", 1, 0, 1)
+    script.acquire("w2", 2, 1000, 1001)
+    script.fault("kill", ["w1"], 900, 3000, grade="indeterminate")
+    assert names(script) == set()
+
+
 def test_but_not_before_it_was_killed_and_not_that_of_another() -> None:
     script = Script()
     script.acquire("w1", 1, 0, 1)

@@ -4,11 +4,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import HarnessError, UsageError, WinkleError
+from harness.backend import backend
+from harness.errors import HarnessError, WinkleError
 from harness.folder import RunFolder, create
 from harness.heal import heal
 from harness.judge import HARNESS_ERROR, exit_code, finish
-from harness.local import advice, sandbox
 from harness.repeat import command
 from harness.results import Results
 from harness.spec import RunSpec
@@ -47,18 +47,17 @@ def execute(
     Blocks for the length of the run.  The run lives in a sandbox of its own: this process starts no
     thread, holds no server, and survives whatever happens there.
     """
-    if spec.backend != "local":
-        raise UsageError(f"backend {spec.backend}: only the local backend is built in so far")
-    advice.require_linux()
+    lives_in = backend(spec.backend)
+    lives_in.require()
     heal()
     try:
         folder = create(out, spec, time.time())
         _write_run_file(folder, spec, quiet=quiet or json_output)
     except (HarnessError, OSError) as error:
         return RunResult(HARNESS_ERROR, None, None, str(error))
-    left = sandbox.launch("harness.local.main", str(folder.path))
-    if left.failed is not None:
-        return RunResult(HARNESS_ERROR, folder.path, None, advice.explain(left.failed))
+    left = lives_in.launch(folder.path)
+    if left.never_began is not None:
+        return RunResult(HARNESS_ERROR, folder.path, None, left.never_began)
     try:
         judged = folder.results.exists()
         results = folder.read_results() if judged else finish(folder)

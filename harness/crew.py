@@ -8,8 +8,6 @@ can be trusted.
 import asyncio
 import contextlib
 import os
-import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -43,28 +41,30 @@ class Listener(Protocol):
 class Worker:
     """One worker process, seen from the controller."""
 
+    _stdin: int
+    _stdout: int
+
     def __init__(self, name: str, node: Node, log: Path, listener: Listener) -> None:
         self.name = name
         self.node = node
         self.log = log
         self.abilities: frozenset[str] = frozenset()
         self.alive = False
-        self.pid = -1
         self._listener = listener
-        self._spawned = Spawned(-1)
+        self._spawned: Spawned | None = None
         self._input = b""
         self._output = bytearray()
 
     def start(self, argv: list[str], loop: asyncio.AbstractEventLoop) -> None:
         """Start the process in its node and listen to it.  Raises OSError."""
         self._loop = loop
-        self._spawned = self.node.spawn(argv, log=self.log, pipes=True)
-        self.pid = self._spawned.pid
+        spawned = self._spawned = self.node.spawn(argv, log=self.log, pipes=True)
+        self._stdin, self._stdout = spawned.stdin, spawned.stdout
         self.alive = True
-        os.set_blocking(self._spawned.stdin, False)
-        os.set_blocking(self._spawned.stdout, False)
-        loop.add_reader(self._spawned.stdout, self._read)
-        watch_exit(loop, self.pid, self._exited)
+        os.set_blocking(self._stdin, False)
+        os.set_blocking(self._stdout, False)
+        loop.add_reader(self._stdout, self._read)
+        spawned.watch(loop, self._exited)
 
     def send(self, message: ToWorker) -> None:
         """Queue a message; it leaves at once unless the worker does not read."""
@@ -83,7 +83,7 @@ class Worker:
             self._hang_up()
 
     def _flush(self) -> None:
-        fd = self._spawned.stdin
+        fd = self._stdin
         try:
             while self._output:
                 del self._output[: os.write(fd, self._output)]
@@ -96,11 +96,11 @@ class Worker:
 
     def _read(self) -> None:
         try:
-            data = os.read(self._spawned.stdout, _READ_BYTES)
+            data = os.read(self._stdout, _READ_BYTES)
         except BlockingIOError:
             return
         if not data:
-            self._loop.remove_reader(self._spawned.stdout)
+            self._loop.remove_reader(self._stdout)
             return
         *lines, self._input = (self._input + data).split(b"\n")
         for line in lines:
@@ -119,24 +119,24 @@ class Worker:
         self._listener.heard(self, message)
         return self.alive
 
-    def _exited(self, status: int) -> None:
+    def _exited(self, how: str) -> None:
         if not self.alive:
             return
         self._drain()
-        self._gone(f"it ended with {how_ended(status)}")
+        self._gone(f"it ended with {how}")
 
     def _drain(self) -> None:
         """Take what the process said before it died: answers count."""
         with contextlib.suppress(OSError):
-            while self.alive and (data := os.read(self._spawned.stdout, _READ_BYTES)):
+            while self.alive and (data := os.read(self._stdout, _READ_BYTES)):
                 *lines, self._input = (self._input + data).split(b"\n")
                 for line in lines:
                     if not self._take(line):
                         return
 
     def _end(self, why: str) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
+        assert self._spawned is not None
+        self._spawned.kill()
         self._gone(why)
 
     def _gone(self, why: str) -> None:
@@ -147,26 +147,7 @@ class Worker:
         self._listener.ended(self, why)
 
     def _hang_up(self) -> None:
-        for fd in (self._spawned.stdin, self._spawned.stdout):
+        for fd in (self._stdin, self._stdout):
             self._loop.remove_reader(fd)
             self._loop.remove_writer(fd)
             os.close(fd)
-
-
-def watch_exit(loop: asyncio.AbstractEventLoop, pid: int, callback: Callable[[int], None]) -> None:
-    """Call `callback(status)` once the child `pid` has ended, and reap it."""
-    fd = os.pidfd_open(pid)
-
-    def exited() -> None:
-        loop.remove_reader(fd)
-        os.close(fd)
-        _, status = os.waitpid(pid, 0)
-        callback(status)
-
-    loop.add_reader(fd, exited)
-
-
-def how_ended(status: int) -> str:
-    """Return the end that a wait status tells, in words."""
-    code = os.waitstatus_to_exitcode(status)
-    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"

@@ -1,17 +1,15 @@
 """The workers of a run: how each is started, and started again in its seat."""
 
 import asyncio
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
+from harness.backend import Lab
 from harness.controller import Controller
 from harness.crew import Worker
 from harness.folder import RunFolder
-from harness.node import Node
 from harness.protocol import Hello
 
 WORKERS_READY_S = 30.0
-_ARGV = [sys.executable, "-P", "-m", "harness.worker"]
 
 
 class Crew:
@@ -20,12 +18,12 @@ class Crew:
     def __init__(
         self,
         controller: Controller,
-        nodes: Mapping[str, Node],
+        lab: Lab,
         folder: RunFolder,
         hello: Callable[[str], Hello],
     ) -> None:
         self._controller = controller
-        self._nodes = nodes
+        self._lab = lab
         self._folder = folder
         self._hello = hello
 
@@ -61,8 +59,8 @@ class Crew:
         return f"the last lines of {name}'s log:\n{said}" if said else f"{name}'s log is empty"
 
     def _worker(self, name: str) -> Worker:
-        return Worker(name, self._nodes[name], self._folder.log(name), self._controller)
+        return Worker(name, self._lab.nodes[name], self._folder.log(name), self._controller)
 
     def _start(self, worker: Worker) -> None:
-        worker.start(_ARGV, asyncio.get_running_loop())
+        worker.start(list(self._lab.worker_argv), asyncio.get_running_loop())
         worker.send(self._hello(worker.name))

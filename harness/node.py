@@ -5,8 +5,8 @@ The processes of a node are all processes that live in it, whoever started them:
 and calls setsid, and must still be stopped whole.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -20,13 +20,32 @@ class ProcessId(msgspec.Struct, frozen=True):
     start: int
 
 
-@dataclass(frozen=True)
-class Spawned:
-    """A started process.  `stdin` and `stdout` are file descriptors, -1 when not asked for."""
+class Spawned(Protocol):
+    """A process that was started, or is about to be.
 
-    pid: int
-    stdin: int = -1
-    stdout: int = -1
+    `stdin` and `stdout` are file descriptors, -1 when not asked for; whoever asked closes them.
+    """
+
+    @property
+    def stdin(self) -> int:
+        """Where its input is written."""
+        ...
+
+    @property
+    def stdout(self) -> int:
+        """Where its output is read."""
+        ...
+
+    def watch(self, loop: asyncio.AbstractEventLoop, ended: Callable[[str], None]) -> None:
+        """Call `ended(how)` in the loop once it has ended: `exit code 1`, `signal SIGKILL`.
+
+        Must be called once.  A start that failed is an end, too; the log then says why.
+        """
+        ...
+
+    def kill(self) -> None:
+        """Order its end (SIGKILL); not after `ended` was called."""
+        ...
 
 
 class Node(Protocol):
@@ -45,7 +64,11 @@ class Node(Protocol):
         pipes: bool = False,
         cwd: Path | None = None,
     ) -> Spawned:
-        """Start a process here; its output goes to `log`, with `pipes` only its stderr does."""
+        """Start a process here; its output goes to `log`, with `pipes` only its stderr does.
+
+        Returns at once: a backend that needs time for a start takes it in a thread of its own.
+        Raises OSError.
+        """
         ...
 
     def processes(self) -> list[ProcessId]:

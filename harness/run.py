@@ -11,6 +11,7 @@ rest of the life goes on as always.
 """
 
 import asyncio
+import gc
 import os
 import platform
 import signal
@@ -21,6 +22,7 @@ from typing import Any, get_args
 
 from harness import adversary, assemble
 from harness._version import __version__
+from harness.backend import backend
 from harness.bounded import call
 from harness.clock import MonotonicClock
 from harness.controller import Controller
@@ -30,10 +32,6 @@ from harness.generator import Generator
 from harness.hire import Crew
 from harness.history import HistoryWriter
 from harness.ledger import Ledger, ledger_folder
-from harness.local.lab import Lab
-from harness.local.links import BadLinks
-from harness.local.network import Cuts
-from harness.local.proxies import Proxies
 from harness.monitor import Sighting
 from harness.nemesis import Nemesis
 from harness.note import LEFTOVER, Note
@@ -49,7 +47,6 @@ from harness.trick import Part
 from harness.upkeep import Keeper
 from harness.witness import ProgramWitness
 
-DATA = Path("/dev/shm/winkle")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 FINAL_READS_S = 5.0
 
@@ -84,6 +81,17 @@ def main(run_dir: Path) -> int:
         return HARNESS_ERROR
 
 
+def _steady() -> None:
+    """Let the collector of garbage no longer look at what stands now.
+
+    It lives as long as the run, and to look through all of it stops the event loop for 30 ms and
+    more: longer than a fault takes from its order to its proof.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
+
+
 def _keep(folder: RunFolder, error: str) -> None:
     """Write down why the run failed; a full disk is one of the reasons to come here."""
     try:
@@ -111,11 +119,9 @@ class Run:
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise HarnessError(f"two nodes are named {', '.join(twice)}: rename a server")
         self._progress.step("network")
-        self._lab = Lab(names, DATA)
-        for node in self._lab.nodes.values():
-            # Without this a healed connection stays silent for up to a minute of TCP back-off.
-            node.sysctl("net.ipv4.tcp_rto_max_ms", "1000")
-        self._servers = Servers(self._parts, self._lab.nodes, folder)
+        self._lab = backend(spec.backend).build(names, spec, folder.path)
+        self._parts = self._parts.seen_by(self._lab.distant)
+        self._servers = Servers(self._parts, self._lab, folder)
         self._keeper = Keeper(self._lab.nodes, self._servers)
         self._witness = ProgramWitness(
             [
@@ -132,16 +138,14 @@ class Run:
         """Gather what faults may touch."""
         names = self._parts.names()
         clusters = {"lock": self._servers.lock_cluster, "store": self._servers.store_cluster}
-        self._proxies = Proxies(
-            self._lab.nodes,
+        self._proxies = self._lab.proxies(
             self.spec.worker_names(),
             {part: [clusters[part][name] for name in names[part]] for part in get_args(Part)},
         )
-        links = BadLinks(self._lab.nodes, self.spec.seed, self.folder.log("links"))
         return Site(
             nodes=self._lab.nodes,
-            network=Cuts(self._lab.nodes, links.forget),
-            links=links,
+            network=self._lab.network,
+            links=self._lab.links,
             messages=self._proxies,
             lock_servers=names["lock"],
             store_servers=names["store"],
@@ -175,7 +179,8 @@ class Run:
             traps = Traps(lambda _: None)
             self._controller = controller = Controller(clock, record.history, record.note, traps)
             self._adversary.join(controller)
-            await self._proxies.open()
+            if self._proxies is not None:
+                await self._proxies.open()
             await self._hire(controller)
             nemesis = self._nemesis(controller, ledger, clock, record)
             await self._main_phase(controller, nemesis, clock, record)
@@ -193,17 +198,18 @@ class Run:
         """Start the workers and wait until each is connected."""
         self._progress.step("workers")
         self._witness.seats = controller.seats
-        self._keeper.crew = Crew(controller, self._lab.nodes, self.folder, self._hello)
+        self._keeper.crew = Crew(controller, self._lab, self.folder, self._hello)
         await self._keeper.crew.hire(self._workers)
 
     def _hello(self, name: str) -> Hello:
         spec = self.spec
         both = assemble.merged(spec) if spec.one_target else None
+        servers = self._servers.records()
         return Hello(
             worker=name,
             lock={"name": spec.lock.name, "options": both or dict(spec.lock.options)},
             store={"name": spec.store.name, "options": both or dict(spec.store.options)},
-            servers=self._proxies.addresses(name, self._servers.records()),
+            servers=self._proxies.addresses(name, servers) if self._proxies else servers,
             ttl_s=spec.ttl_s,
             op_timeout_s=spec.op_timeout_s,
         )
@@ -222,6 +228,7 @@ class Run:
         self, controller: Controller, nemesis: Nemesis, clock: MonotonicClock, record: Record
     ) -> None:
         """Run the workload under faults, then undo all of them."""
+        _steady()
         record.mark(clock.now_ns(), "main")
         until_ns = clock.now_ns() + int(self.spec.time_s * 1e9)
         watch = asyncio.create_task(self._progress.watch(controller, nemesis, until_ns))
@@ -238,6 +245,7 @@ class Run:
             watch.cancel()
             self._progress.step("heal")
             await nemesis.end()
+            await self._keeper.settle()
         for text in nemesis.leftovers:
             record.note(Note(time_ns=clock.now_ns(), kind="problem", why=f"{LEFTOVER}{text}"))
         if not work.cancelled():

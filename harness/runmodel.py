@@ -19,12 +19,12 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from harness.backend import BACKENDS
 from harness.brackets import parse_fault, parse_target
 from harness.mistakes import nearest, show
 from harness.note import PHASES
 from harness.units import Duration, parse_duration, parse_seconds
 
-BACKENDS = ("local",)
 RANDOM = "random"
 RANDOM_COUNT = 3
 SEED_MAX = 2**63 - 1

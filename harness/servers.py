@@ -7,22 +7,21 @@ business.
 
 import asyncio
 import contextlib
-import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from harness.backend import Lab, Reached
 from harness.bounded import call
 from harness.cluster import command, places, records_of
-from harness.crew import how_ended, watch_exit
 from harness.errors import TargetError
 from harness.folder import RunFolder
-from harness.node import Node
 from harness.target import Answers, Cluster, Place, Ready, Server, Target, Versioned
 from harness.text import tail
 
 START_S = 30.0
+_REACH_S = 1.0
 _POLL_S = 0.02
 
 
@@ -48,6 +47,11 @@ class Parts:
         """What the store does with tokens."""
         return str(getattr(self.store, "fence", "none"))
 
+    def seen_by(self, view: Callable[[Target], Target]) -> "Parts":
+        """Return the parts with each target replaced by a view of it."""
+        lock = view(self.lock)
+        return Parts(lock, lock if self.lock is self.store else view(self.store))
+
     def names(self) -> dict[str, Sequence[str]]:
         """The names of the servers by the part that they play."""
         if self.lock is not self.store:
@@ -71,12 +75,12 @@ class Servers:
     `when_ended(name, how)` is told of every end, whoever ordered it.
     """
 
-    def __init__(self, parts: Parts, nodes: Mapping[str, Node], folder: RunFolder) -> None:
+    def __init__(self, parts: Parts, lab: Lab, folder: RunFolder) -> None:
         self._parts = parts
-        self._nodes = nodes
+        self._lab = lab
         self._folder = folder
         self._ended: dict[str, str] = {}
-        self._clusters = [places(target.servers(), nodes) for target in parts.targets]
+        self._clusters = [places(target.servers(), lab.nodes) for target in parts.targets]
         self._homes = {
             server.name: (target, server, cluster)
             for target, cluster in zip(parts.targets, self._clusters, strict=True)
@@ -110,16 +114,16 @@ class Servers:
         _, server, cluster = self._homes[name]
         try:
             argv, env = command(otherwise or server, cluster)
-            node = self._nodes[name]
+            node = self._lab.nodes[name]
             spawned = node.spawn(argv, log=self._folder.log(name), env=env, cwd=node.data)
         except (OSError, ValueError) as error:
             raise TargetError(f"server {name} cannot be started: {error}") from error
         self._ended.pop(name, None)
-        watch_exit(asyncio.get_running_loop(), spawned.pid, lambda s: self._exited(name, s))
+        spawned.watch(asyncio.get_running_loop(), lambda how: self._exited(name, how))
 
-    def _exited(self, name: str, status: int) -> None:
-        self._ended[name] = how_ended(status)
-        self.when_ended(name, self._ended[name])
+    def _exited(self, name: str, how: str) -> None:
+        self._ended[name] = how
+        self.when_ended(name, how)
 
     def ended(self, name: str) -> str | None:
         """How a server ended, None while it runs."""
@@ -132,14 +136,25 @@ class Servers:
         """Where a server runs."""
         return self._homes[name][2][name]
 
+    async def knock(self, name: str, bound_s: float) -> Reached:
+        """Connect to a server's port from a place that no fault cuts off."""
+        return await self._lab.reach(self.place(name), bound_s)
+
     async def missing(self, name: str) -> str | None:
         """Return None when this one server answers, else what is missing."""
         target, _, cluster = self._homes[name]
-        return await call(_mute, target, cluster[name], bound_s=START_S)
+        place = cluster[name]
+        return await self._closed(place) or await call(_mute, target, place, bound_s=START_S)
+
+    async def _closed(self, place: Place) -> str | None:
+        reached = await self._lab.reach(place, _REACH_S)
+        if reached == "accepted":
+            return None
+        return f"{place.name} does not answer at {place.endpoint} ({reached})"
 
     async def _await_ready(self, target: Target, cluster: Cluster) -> None:
         deadline = time.monotonic() + START_S
-        while missing := await call(_missing, target, cluster, bound_s=START_S):
+        while missing := await self._missing(target, cluster):
             self._raise_if_ended(cluster)
             if time.monotonic() > deadline:
                 last = cluster.places[0].name
@@ -148,6 +163,13 @@ class Servers:
                     f"{self.last_lines(last)}"
                 )
             await asyncio.sleep(_POLL_S)
+
+    async def _missing(self, target: Target, cluster: Cluster) -> str | None:
+        """Return what a cluster still lacks to serve, None when it can."""
+        for place in cluster.places:
+            if deaf := await self._closed(place):
+                return deaf
+        return await call(_unready, target, cluster, bound_s=START_S)
 
     def _raise_if_ended(self, cluster: Cluster) -> None:
         for place in cluster.places:
@@ -165,11 +187,7 @@ class Servers:
         return f"{name}'s log is empty"
 
 
-def _missing(target: Target, cluster: Cluster) -> str | None:
-    """Return what a cluster still lacks to serve, None when it can."""
-    for place in cluster.places:
-        if deaf := _closed(place):
-            return deaf
+def _unready(target: Target, cluster: Cluster) -> str | None:
     if isinstance(target, Ready):
         try:
             return target.ready(cluster)
@@ -179,20 +197,9 @@ def _missing(target: Target, cluster: Cluster) -> str | None:
 
 
 def _mute(target: Target, place: Place) -> str | None:
-    """Return what one server still lacks to answer, None when it does."""
-    if deaf := _closed(place):
-        return deaf
     if isinstance(target, Answers):
         try:
             return target.answers(place)
         except OSError as error:
             return str(error)
-    return None
-
-
-def _closed(place: Place) -> str | None:
-    try:
-        socket.create_connection((place.address, place.port), timeout=1.0).close()
-    except OSError as error:
-        return f"{place.name} does not answer at {place.endpoint} ({error})"
     return None

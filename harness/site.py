@@ -178,7 +178,8 @@ class Upkeep(Protocol):
         """Start what ran there, on the data as it lies now, and wait until it answers or 30 s.
 
         Nothing is started while something runs there or another owner keeps the node down.  A
-        server may be started otherwise than before: as `server` says.
+        server may be started otherwise than before: as `server` says.  What this owner excused
+        until now may be ending just now: it is watched for a second more, and started if it ends.
         """
         ...
 
@@ -188,6 +189,10 @@ class Upkeep(Protocol):
 
     def excuse(self, owner: str, node: str) -> None:
         """Until `start_again` of this owner, an end by itself is no problem of the run."""
+        ...
+
+    def excused(self, node: str) -> bool:
+        """Whether anybody excuses an end by itself there now."""
         ...
 
     def blame(self, node: str, fault: str) -> None:

@@ -4,6 +4,9 @@ An end that nobody ordered is a problem of the run, told with the last lines of 
 under test that crashed cannot be judged as if it had run.  Two faults excuse it: one that is in
 force there (a server may well end when its disk is full), and one that left something behind (a
 server that finds an older copy of its data may end minutes later).
+
+A server takes a moment to end, some 0.1 s from a failed write to the last breath of an interpreter.
+So when an excuse is over, what lives is watched a little longer, and started again if it ends.
 """
 
 import asyncio
@@ -21,6 +24,7 @@ END_S = 10.0
 GRACE_S = 5.0
 START_AGAIN_S = 30.0
 KNOCK_S = 0.5
+LATE_END_S = 1.0
 _LOOK_S = 0.0005
 _POLL_S = 0.02
 _OWNER = "upkeep"
@@ -40,6 +44,7 @@ class Keeper:
         self._excused: defaultdict[str, set[str]] = defaultdict(set)
         self._blamed: dict[str, str] = {}
         self._started: list[Callable[[str], None]] = []
+        self._later: list[asyncio.Task[None]] = []
 
     def watch(self, report: Callable[[str], None]) -> None:
         """From now on, report every end of a server that nobody ordered or excused."""
@@ -65,7 +70,7 @@ class Keeper:
         if kindly:
             place.kill(kindly=True)
             # A stopped process takes no SIGTERM before it goes on; supervisors do the same.
-            if isinstance(place, Pausable) and not place.held():
+            if isinstance(place, Pausable) and not self._held(node):
                 place.resume(_OWNER)
             await self._await_end(node, GRACE_S, lambda: None)
         await self._await_end(node, END_S, place.kill)
@@ -85,12 +90,33 @@ class Keeper:
     async def start_again(self, owner: str, node: str, server: Server | None = None) -> None:
         """Start what ran there, and wait until it answers, ends, or 30 s are over."""
         self._down[node].discard(owner)
-        if not self._down[node] and not self._lives(node):
-            self._excused[node].add(_OWNER)  # an end at the start is told by who ordered it
-            self._start(node, server)
-            await self._settle(node)
-            self._excused[node].discard(_OWNER)
+        if owner in self._excused[node] and self._lives(node):
+            if self._held(node):  # it cannot end before it goes on, and that is not ours to order
+                self._later.append(asyncio.create_task(self._outlast(owner, node)))
+                return
+            await self._await_end(node, LATE_END_S, lambda: None)
+        await self._start_if_gone(node, server)
         self._excused[node].discard(owner)
+
+    async def _outlast(self, owner: str, node: str) -> None:
+        """Watch what is stopped now from when it goes on, and end its excuse then."""
+        while self._held(node):
+            await asyncio.sleep(_POLL_S)
+        await self._await_end(node, LATE_END_S, lambda: None)
+        await self._start_if_gone(node, None)
+        self._excused[node].discard(owner)
+
+    async def settle(self) -> None:
+        """Wait, when nothing is stopped any more, until no excuse lasts."""
+        await asyncio.gather(*self._later)
+
+    async def _start_if_gone(self, node: str, server: Server | None) -> None:
+        if self._down[node] or self._lives(node):
+            return
+        self._excused[node].add(_OWNER)  # an end at the start is told by who ordered it
+        self._start(node, server)
+        await self._await_answer(node)
+        self._excused[node].discard(_OWNER)
 
     def _start(self, node: str, server: Server | None) -> None:
         if node in self._servers:
@@ -100,12 +126,17 @@ class Keeper:
         for tell in self._started:
             tell(node)
 
-    async def _settle(self, node: str) -> None:
+    async def _await_answer(self, node: str) -> None:
         deadline = time.monotonic() + START_AGAIN_S
         while self._lives(node) and time.monotonic() < deadline:
             if await self._missing(node) is None:
                 return
             await asyncio.sleep(_POLL_S)
+
+    def _held(self, node: str) -> bool:
+        """Whether a fault stops what runs there."""
+        place = self._nodes[node]
+        return isinstance(place, Pausable) and place.held()
 
     def excuse(self, owner: str, node: str) -> None:
         """Until `start_again` of this owner, an end by itself is no problem of the run."""
@@ -125,24 +156,19 @@ class Keeper:
         """Whether any owner keeps the node down now."""
         return bool(self._down[node])
 
+    def excused(self, node: str) -> bool:
+        """Whether what runs there may end by itself now."""
+        return bool(self._excused[node])
+
     def running(self, node: str) -> bool:
         """Whether any process lives there."""
         return bool(self._nodes[node].processes())
 
     async def knock(self, node: str) -> str:
-        """Connect to the server's port from the harness's own namespace."""
+        """Connect to the server's port from a place that no fault cuts off."""
         if node not in self._servers:
             return "no port"
-        place = self._servers.place(node)
-        try:
-            async with asyncio.timeout(KNOCK_S):
-                _, writer = await asyncio.open_connection(place.address, place.port)
-        except TimeoutError:
-            return "silent"
-        except OSError:
-            return "refused"
-        writer.close()
-        return "accepted"
+        return await self._servers.knock(node, KNOCK_S)
 
     async def trouble(self, node: str) -> str | None:
         """Return None when what belongs there runs and answers, else why not, with its log."""

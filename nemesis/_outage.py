@@ -7,7 +7,7 @@ lives there, and nobody accepts.  That it is up again is seen by the same two lo
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 
-from harness.node import Killable, Node
+from harness.node import Killable, Node, Pausable
 from harness.site import DataFolder, Site, Upkeep
 from harness.target import Server
 from harness.window import Proof
@@ -59,14 +59,23 @@ async def look_down(site: Site, nodes: Sequence[Node]) -> Proof:
 
 
 async def look_up(site: Site, nodes: Sequence[Node]) -> Proof:
-    """Look whether what belongs on the nodes runs and answers, where no other fault ended it."""
+    """Look whether what belongs on the nodes runs and answers, where no other fault hinders it."""
+    proofs = await asyncio.gather(*(_look_up(site, node) for node in nodes))
+    return all_hold(proofs)
+
+
+async def _look_up(site: Site, node: Node) -> Proof:
     upkeep = upkeep_of(site)
-    free = [node.name for node in nodes if not upkeep.kept_down(node.name)]
-    if not free:
-        return Proof(holds=True, text="another fault keeps it down")
-    troubles = await asyncio.gather(*(upkeep.trouble(name) for name in free))
-    said = "; ".join(trouble for trouble in troubles if trouble)
-    return Proof(holds=not said, text=said or f"{', '.join(free)} runs and answers")
+    if upkeep.kept_down(node.name):
+        return Proof(holds=True, text=f"another fault keeps {node.name} down")
+    trouble = await upkeep.trouble(node.name)
+    if trouble is None:
+        return Proof(holds=True, text=f"{node.name} runs and answers")
+    if isinstance(node, Pausable) and node.held():
+        return Proof(holds=True, text=f"another fault stops {node.name}")
+    if upkeep.excused(node.name):
+        return Proof(holds=True, text=f"another fault may have ended {node.name}: {trouble}")
+    return Proof(holds=False, text=trouble)
 
 
 async def start_on_changed_data(

@@ -24,6 +24,7 @@ from nemesis.pause import Pause
 
 AGE_S_MAX = 600.0
 _COPY, _NEWEST = "older", "newest"
+_NOTHING_RAN = Proof(holds=True, text="nothing ran there")
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,8 @@ class Amnesia:
         pause = Pause()
         await pause.start(site, nodes)
         try:
-            stopped = await pause.in_force(site, nodes)
+            lives = any(node.processes() for node in nodes)
+            stopped = await pause.in_force(site, nodes) if lives else _NOTHING_RAN
             taken = time.monotonic()
             for folder in _folders(nodes):
                 await asyncio.to_thread(folder.keep, self._named(_COPY))

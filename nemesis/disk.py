@@ -128,9 +128,11 @@ class Limit:
         await _outage.start_again(site, self._excuse, nodes)
 
     async def gone(self, site: Site, nodes: Sequence[Node]) -> Proof:
-        """Try to write on each disk that no other fault limits, and look at the servers."""
+        """Try to write on each disk that no other fault limits, and look at its server."""
         proofs = [await self._healed(node) for node in nodes]
-        return _outage.all_hold([*proofs, await _outage.look_up(site, nodes)])
+        whole = [node for node in nodes if not _disk(node).limited()]
+        up = [await _outage.look_up(site, whole)] if whole else []
+        return _outage.all_hold([*proofs, *up])
 
     async def _healed(self, node: Node) -> Proof:
         if _disk(node).limited():

@@ -14,7 +14,8 @@ from harness.crew import Worker
 from harness.errors import HarnessError
 from harness.generator import Done, Generator, Invoke, Step
 from harness.history import HistoryWriter, read_history
-from harness.node import ProcessId, Spawned
+from harness.local.child import Child
+from harness.node import ProcessId
 from harness.note import Note
 from harness.op import Op
 from harness.trap import Traps
@@ -43,7 +44,7 @@ class PlainNode:
         env: Mapping[str, str] | None = None,
         pipes: bool = False,
         cwd: Path | None = None,
-    ) -> Spawned:
+    ) -> Child:
         """Start a process with pipes."""
         import os
 
@@ -54,7 +55,7 @@ class PlainNode:
         process.returncode = 0
         assert process.stdin is not None
         assert process.stdout is not None
-        spawned = Spawned(
+        spawned = Child(
             process.pid, os.dup(process.stdin.fileno()), os.dup(process.stdout.fileno())
         )
         process.stdin.close()

@@ -1,7 +1,7 @@
 """Upkeep: who keeps a node down, which ends are told and how, and who is told of a start."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import pytest
@@ -17,6 +17,7 @@ class House:
     name = "s1"
 
     def __init__(self) -> None:
+        self.stopped = False
         self.lives = True
         self.starts = 0
         self.when_ended: Callable[[str, str], None] = lambda _name, _how: None
@@ -32,6 +33,18 @@ class House:
         """End, by itself or on order."""
         self.lives = False
         self.when_ended("s1", how)
+
+    def stop(self, _owner: str) -> None:
+        self.stopped = True
+
+    def resume(self, _owner: str) -> None:
+        self.stopped = False
+
+    def held(self) -> bool:
+        return self.stopped
+
+    def thread_states(self) -> dict[int, str]:
+        return {}
 
     # as the servers
     def __contains__(self, name: str) -> bool:
@@ -117,6 +130,57 @@ def test_an_excuse_lasts_until_its_owner_starts_the_node(
     assert house.starts == 1
     house.die("exit code 2")
     assert len(told) == 1
+
+
+async def beside(work: Awaitable[None], *later: Callable[[], object]) -> None:
+    """Do something, and other things a moment after it began."""
+    task = asyncio.ensure_future(work)
+    for step in later:
+        await asyncio.sleep(0.05)
+        step()
+    await task
+
+
+def test_what_is_ending_when_its_excuse_is_over_is_started_again(
+    house: House, told: list[str], keeper: Keeper
+) -> None:
+    """From a failed write to the end of a process some time passes, and the fault may end in it."""
+    keeper.excuse("full", "s1")
+    play(beside(keeper.start_again("full", "s1"), lambda: house.die("exit code 1")))
+    assert (house.lives, house.starts, told) == (True, 1, [])
+    assert not keeper.excused("s1")
+
+
+def test_what_is_stopped_when_its_excuse_is_over_may_end_when_it_goes_on(
+    house: House, told: list[str], keeper: Keeper
+) -> None:
+    async def story() -> None:
+        keeper.excuse("full", "s1")
+        house.stop("pause")
+        await keeper.start_again("full", "s1")  # the pause is ended by somebody who waits for this
+        assert keeper.excused("s1")
+        end = lambda: house.die("exit code 1")  # noqa: E731 - told in one line
+        await beside(keeper.settle(), lambda: house.resume("pause"), end)
+
+    play(story())
+    assert (house.lives, house.starts, told) == (True, 1, [])
+    assert not keeper.excused("s1")
+    house.die("exit code 2")
+    assert len(told) == 1
+
+
+def test_what_is_stopped_and_kept_down_later_stays_down(house: House, keeper: Keeper) -> None:
+    async def story() -> None:
+        keeper.excuse("full", "s1")
+        house.stop("pause")
+        await keeper.start_again("full", "s1")
+        await keeper.end("kill", "s1")
+        house.resume("pause")
+        await keeper.settle()
+
+    play(story())
+    assert not house.lives
+    assert not keeper.excused("s1")
 
 
 def test_an_end_after_damage_is_what_the_fault_left(

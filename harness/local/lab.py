@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from harness import procfs
+from harness.local.child import Child
 from harness.local.disk import OwnDisk
 from harness.local.namespaces import Inside, new_network_namespace
 from harness.local.orders import Orders
-from harness.node import ProcessId, Spawned
+from harness.node import ProcessId
 from harness.vdso.clocks import VdsoClocks
 
 _NETWORK = "10.77.0."
@@ -44,7 +45,7 @@ class LocalNode(OwnDisk):
         env: Mapping[str, str] | None = None,
         pipes: bool = False,
         cwd: Path | None = None,
-    ) -> Spawned:
+    ) -> Child:
         """Start a process here, in a session of its own.  Raises OSError."""
         with log.open("ab") as file, Inside(self._namespace):
             process = subprocess.Popen(
@@ -60,8 +61,8 @@ class LocalNode(OwnDisk):
         # nobody waited for it.
         process.returncode = 0
         if process.stdin is None or process.stdout is None:
-            return Spawned(process.pid)
-        return Spawned(process.pid, _detach(process.stdin), _detach(process.stdout))
+            return Child(process.pid)
+        return Child(process.pid, _detach(process.stdin), _detach(process.stdout))
 
     def processes(self) -> list[ProcessId]:
         """All processes that live here now."""

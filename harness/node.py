@@ -7,6 +7,7 @@ and calls setsid, and must still be stopped whole.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -18,6 +19,18 @@ class ProcessId(msgspec.Struct, frozen=True):
 
     pid: int
     start: int
+
+
+@dataclass(frozen=True)
+class Threads:
+    """How many threads live on a node, and how many of them do not run because they are stopped.
+
+    `seen` completes "3 of 3 threads ..." for a person.
+    """
+
+    total: int
+    stopped: int
+    seen: str = "in state T (/proc)"
 
 
 class Spawned(Protocol):
@@ -99,8 +112,8 @@ class Pausable(Protocol):
         """Whether any owner stops the node now."""
         ...
 
-    def thread_states(self) -> dict[int, str]:
-        """The kernel's state letter of every thread here, by thread id (`T`: stopped)."""
+    def threads(self) -> Threads:
+        """Look at every thread here, by other means than those that stop them."""
         ...
 
 

@@ -2,7 +2,7 @@
 
 This is what a long garbage collection, a suspended virtual machine, a debugger or a starved CPU
 does to a lock holder or a server.  It attacks the belief that a lease which was valid a moment ago
-is valid now.  SIGSTOP is asynchronous, so the kernel is asked until every thread is in state T; a
+is valid now.  A stop is asynchronous, so the kernel is asked until every thread is stopped; a
 process that was forked meanwhile is found by the next look.
 """
 
@@ -13,8 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from harness import procfs
-from harness.node import Node, Pausable
+from harness.node import Node, Pausable, Threads
 from harness.site import Site
 from harness.window import Proof
 
@@ -23,7 +22,7 @@ _LOOK_S = 0.0005
 
 
 class Pause:
-    """Stop every process of the node (SIGSTOP), and continue it (SIGCONT)."""
+    """Stop every process of the node (SIGSTOP, or the freezer of a container), and continue it."""
 
     name = "pause"
 
@@ -51,13 +50,12 @@ class Pause:
 
     async def in_force(self, site: Site, nodes: Sequence[Node]) -> Proof:
         """Look at the state of every thread."""
-        states = _states(_pausable(nodes))
-        stopped = sum(state == procfs.STOPPED for state in states.values())
-        text = f"{stopped} of {len(states)} threads in state T (/proc)"
+        threads = _threads(_pausable(nodes))
+        text = f"{threads.stopped} of {threads.total} threads {threads.seen}"
         return Proof(
-            holds=stopped == len(states) if states else False,
-            text=text if states else "no process lives there",
-            facts={"threads": len(states), "stopped": stopped},
+            holds=0 < threads.total == threads.stopped,
+            text=text if threads.total else "no process lives there",
+            facts={"threads": threads.total, "stopped": threads.stopped},
         )
 
     async def stop(self, site: Site, nodes: Sequence[Node]) -> None:
@@ -72,12 +70,11 @@ class Pause:
         free = [node for node in _pausable(nodes) if not node.held()]
         if not free:
             return Proof(holds=True, text="another pause goes on there")
-        states = _states(free)
-        stopped = sum(state == procfs.STOPPED for state in states.values())
+        threads = _threads(free)
         return Proof(
-            holds=stopped == 0,
-            text=f"{len(states) - stopped} of {len(states)} threads go on (/proc)",
-            facts={"threads": len(states), "stopped": stopped},
+            holds=threads.stopped == 0,
+            text=f"{threads.total - threads.stopped} of {threads.total} threads go on",
+            facts={"threads": threads.total, "stopped": threads.stopped},
         )
 
 
@@ -85,11 +82,11 @@ def _pausable(nodes: Sequence[Node]) -> list[Pausable]:
     return [node for node in nodes if isinstance(node, Pausable)]
 
 
-def _states(nodes: Sequence[Pausable]) -> dict[int, str]:
-    states: dict[int, str] = {}
-    for node in nodes:
-        states.update(node.thread_states())
-    return states
+def _threads(nodes: Sequence[Pausable]) -> Threads:
+    looks = [node.threads() for node in nodes]
+    return Threads(
+        sum(look.total for look in looks), sum(look.stopped for look in looks), looks[0].seen
+    )
 
 
 async def _until(
@@ -107,5 +104,5 @@ async def _until(
 
 
 def _carried_out(node: Pausable, *, stopped: bool) -> bool:
-    states = node.thread_states().values()
-    return all((state == procfs.STOPPED) == stopped for state in states)
+    threads = node.threads()
+    return threads.stopped == (threads.total if stopped else 0)

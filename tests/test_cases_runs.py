@@ -11,7 +11,7 @@ from harness.api import execute
 from harness.evidence import Evidence
 from harness.history import History
 from harness.judge import of_faults
-from harness.node import ProcessId
+from harness.node import ProcessId, Threads
 from harness.runfile import from_values
 from harness.site import Site
 from harness.spec import FaultSpec
@@ -121,8 +121,8 @@ class Tree:
     def held(self) -> bool:
         return False
 
-    def thread_states(self) -> dict[int, str]:
-        return dict(enumerate(self.states))
+    def threads(self) -> Threads:
+        return Threads(len(self.states), self.states.count("T"))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from harness.node import Node, ProcessId
+from harness.node import Node, ProcessId, Threads
 from harness.servers import Servers
 from harness.upkeep import Keeper
 
@@ -43,8 +43,8 @@ class House:
     def held(self) -> bool:
         return self.stopped
 
-    def thread_states(self) -> dict[int, str]:
-        return {}
+    def threads(self) -> Threads:
+        return Threads(0, 0)
 
     # as the servers
     def __contains__(self, name: str) -> bool:

@@ -219,7 +219,7 @@ def window(one: Sleep, op: int) -> Window:
         off_ns=ns(one.heal_s + 0.001),
         grade="installed",
         on=Proof(holds=True, text="3 of 3 threads in state T (/proc)"),
-        off=Proof(holds=True, text="3 of 3 threads go on (/proc)"),
+        off=Proof(holds=True, text="3 of 3 threads go on"),
     )
 
 

@@ -16,7 +16,7 @@ from harness.local.child import Child
 from harness.local.disk import OwnDisk
 from harness.local.namespaces import Inside, new_network_namespace
 from harness.local.orders import Orders
-from harness.node import ProcessId
+from harness.node import ProcessId, Threads
 from harness.vdso.clocks import VdsoClocks
 
 _NETWORK = "10.77.0."
@@ -88,12 +88,14 @@ class LocalNode(OwnDisk):
         """Whether any owner stops the node now."""
         return self._orders.stopped()
 
-    def thread_states(self) -> dict[int, str]:
-        """The kernel's state letter of every thread that lives here, by thread id."""
-        states: dict[int, str] = {}
-        for process in self.processes():
-            states.update(procfs.thread_states(process.pid))
-        return states
+    def threads(self) -> Threads:
+        """Look at the kernel's state of every thread that lives here."""
+        states = [
+            state
+            for process in self.processes()
+            for state in procfs.thread_states(process.pid).values()
+        ]
+        return Threads(len(states), states.count(procfs.STOPPED))
 
     def inside(self) -> Inside:
         """Return what takes the calling thread into this node's network, for a `with` block."""

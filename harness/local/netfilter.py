@@ -23,14 +23,14 @@ _SUBSYSTEM = 10 << 8
 _BATCH_BEGIN, _BATCH_END = 0x10, 0x11
 _REQUEST, _ACK, _DUMP, _CREATE, _APPEND = 0x1, 0x4, 0x300, 0x400, 0x800
 _ERROR, _DONE = 2, 3
-_NEW_TABLE, _NEW_CHAIN, _NEW_RULE, _GET_RULE, _NEW_SET = 0, 3, 6, 7, 9
+_NEW_TABLE, _DELETE_TABLE, _NEW_CHAIN, _NEW_RULE, _GET_RULE, _NEW_SET = 0, 2, 3, 6, 7, 9
 _NEW_ELEMENTS, _DELETE_ELEMENTS = 12, 14
 _NESTED = 0x8000
 _DROP, _ACCEPT = 0, 1
 _PROTOCOL, _IN_PORT, _OUT_PORT, _L4_PROTOCOL = 1, 4, 5, 16
 # The first register of sixteen bytes; the two of four bytes that a key of eight is built in.
 _REGISTER, _KEY_FIRST, _KEY_SECOND = 1, 8, 9
-_NETWORK_HEADER, _DESTINATION_AT = 1, 16
+_NETWORK_HEADER, _SOURCE_AT, _DESTINATION_AT = 1, 12, 16
 _PORT_UNREACHABLE = 3
 _ELEMENTS_MAX = 1000  # in one message: the length of a list is a 16-bit number of bytes
 _TIMEOUT_S = 5.0
@@ -70,8 +70,22 @@ def table(family: int, name: str) -> Message:
     return _make(_NEW_TABLE, family, _text(1, name))
 
 
+def no_table(family: int, name: str) -> Message:
+    """Remove a table with all that is in it."""
+    return _make(_DELETE_TABLE, family, _text(1, name))
+
+
 def pair_set(family: int, of_table: str, name: str) -> Message:
     """Make a set whose elements are pairs of two four-byte values."""
+    return _set(family, of_table, name, 8)
+
+
+def address_set(family: int, of_table: str, name: str) -> Message:
+    """Make a set whose elements are IPv4 addresses."""
+    return _set(family, of_table, name, 4)
+
+
+def _set(family: int, of_table: str, name: str, key_bytes: int) -> Message:
     return _make(
         _NEW_SET,
         family,
@@ -79,7 +93,7 @@ def pair_set(family: int, of_table: str, name: str) -> Message:
         _text(2, name),
         _number(3, 0),
         _number(4, 0),
-        _number(5, 8),
+        _number(5, key_bytes),
         _number(10, 1),
     )
 
@@ -151,15 +165,34 @@ def ports_in(of_set: str) -> list[Expression]:
 
 def port_and_destination_in(of_set: str) -> list[Expression]:
     """Go on only with packets whose (in port, IPv4 destination) is in a set."""
-    destination = _expression(
+    look = _expression("lookup", _text(1, of_set), _number(2, _KEY_FIRST))
+    return [_load(_IN_PORT, _KEY_FIRST), _address(_DESTINATION_AT, _KEY_SECOND), look]
+
+
+def source_in(of_set: str) -> list[Expression]:
+    """Go on only with packets whose IPv4 source is in a set."""
+    return _address_in(_SOURCE_AT, of_set)
+
+
+def destination_in(of_set: str) -> list[Expression]:
+    """Go on only with packets whose IPv4 destination is in a set."""
+    return _address_in(_DESTINATION_AT, of_set)
+
+
+def _address_in(at: int, of_set: str) -> list[Expression]:
+    look = _expression("lookup", _text(1, of_set), _number(2, _KEY_FIRST))
+    return [_address(at, _KEY_FIRST), look]
+
+
+def _address(at: int, register: int) -> Expression:
+    """Load the four bytes of an address from the packet's IPv4 header."""
+    return _expression(
         "payload",
-        _number(1, _KEY_SECOND),
+        _number(1, register),
         _number(2, _NETWORK_HEADER),
-        _number(3, _DESTINATION_AT),
+        _number(3, at),
         _number(4, 4),
     )
-    look = _expression("lookup", _text(1, of_set), _number(2, _KEY_FIRST))
-    return [_load(_IN_PORT, _KEY_FIRST), destination, look]
 
 
 def counted() -> Expression:

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from harness import procfs
 from harness.local import probe_clock, probe_life, probe_net, sandbox
 from harness.local.lab import Lab
 from harness.local.namespaces import Inside
@@ -73,7 +72,7 @@ def _pause(lab: Lab) -> str:
     node.spawn(argv, log=Path("/dev/shm/probe/log"))
     began = time.monotonic()
     node.stop("probe")
-    while set(node.thread_states().values()) != {procfs.STOPPED}:
+    while not (seen := node.threads()).total or seen.stopped < seen.total:
         if time.monotonic() - began > _BOUND_S:
             raise OSError("a stopped process did not get to state T")
         time.sleep(0.0005)

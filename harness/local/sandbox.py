@@ -28,6 +28,7 @@ from pathlib import Path
 
 from harness.ledger import state_home
 from harness.local import namespaces as ns
+from harness.released import cache_home
 
 UNAVAILABLE = 125
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -191,8 +192,9 @@ def launch(
     complaint_r, complaint_w = os.pipe2(os.O_CLOEXEC)
     environment = os.environ | {
         "WINKLE_LIFELINE": f"{life_r},{complaint_w}",
-        # In there an ordinary user looks like root, and would look for the state in root's home.
+        # In there an ordinary user looks like root, and would look in root's home.
         "XDG_STATE_HOME": str(state_home()),
+        "XDG_CACHE_HOME": str(cache_home()),
     }
     # A signal between the start and the handlers would orphan the child for a moment; hold it back.
     signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)

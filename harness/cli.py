@@ -65,6 +65,9 @@ def run(
     workload: flags.Workload = None,
     fault: flags.Faults = None,
     backend: flags.Backend = None,
+    inventory: flags.Inventory = None,
+    compose: flags.Compose = None,
+    servers: flags.Servers = None,
     workers: flags.Workers = None,
     readers: flags.Readers = None,
     ttl: flags.Ttl = None,
@@ -176,6 +179,19 @@ def explain(
     from harness.commands import catalogue
 
     return catalogue.explain(anomaly)
+
+
+@app.command()
+def get(
+    wanted: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME@VERSION]...", help="Like etcd@3.7.1.")
+    ] = None,
+    as_json: flags.Json = False,
+) -> int:
+    """Build released versions of products into the cache; list them when none is named."""
+    from harness.commands import get as command
+
+    return command.get(wanted or (), as_json=as_json)
 
 
 @app.command()

@@ -8,6 +8,8 @@ Triggers, lengths, roles, the ledger and the record are the nemesis's business (
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
+from harness.cast import Cast
+from harness.mistakes import Mistake
 from harness.node import Node
 from harness.site import Site
 from harness.window import Proof
@@ -46,4 +48,13 @@ class Fault(Protocol):
 
     async def gone(self, site: Site, nodes: Sequence[Node]) -> Proof:
         """Return what the probe sees after `stop`: `holds` True means that nothing is left."""
+        ...
+
+
+@runtime_checkable
+class Choosy(Protocol):
+    """Ability of a fault: know from the description of a run that it cannot be done there."""
+
+    def impossible(self, cast: Cast) -> Mistake | None:
+        """Return what is wrong, at a key of the fault (`kind`, `who` or an option), else None."""
         ...

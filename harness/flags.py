@@ -12,7 +12,18 @@ import typer
 
 from harness.mistakes import Path as Place
 
-_TEXTS = ("lock", "store", "workload", "backend", "ttl", "time", "op_timeout")
+_TEXTS = (
+    "lock",
+    "store",
+    "workload",
+    "backend",
+    "inventory",
+    "compose",
+    "servers",
+    "ttl",
+    "time",
+    "op_timeout",
+)
 _NUMBERS = ("workers", "readers", "seed")
 _WORKLOAD = ("keys", "think", "rate", "check")
 
@@ -33,6 +44,9 @@ Faults = Annotated[
     list[str] | None, _text("F", "Like pause:who=holder,at=before-write,for=2.5leases; repeatable.")
 ]
 Backend = Annotated[Text, _text("B", "Where the processes run; local by default.")]
+Inventory = Annotated[Text, _text("FILE", "Backend ssh: the file with the hosts.")]
+Compose = Annotated[Text, _text("FILE", "Backend docker: the compose file of a system of yours.")]
+Servers = Annotated[Text, _text("GLOB", "Which services of it are servers; all by default.")]
 Workers = Annotated[Text, _text("N", "Processes that want the lock; 3 by default.")]
 Readers = Annotated[Text, _text("N", "Processes that only read; 1 by default.")]
 Ttl = Annotated[Text, _text("TIME", "The lease that workers take; 2s by default.")]
@@ -70,7 +84,7 @@ def values(given: Mapping[str, Any]) -> dict[Place, Any]:
 
     found: dict[Place, Any] = {}
     for name in (*_TEXTS, *_NUMBERS, *_WORKLOAD):
-        value = given[name]
+        value = given.get(name)
         if value is None:
             continue
         if name not in _TEXTS and isinstance(value, str):

@@ -19,7 +19,7 @@ def command(spec: RunSpec) -> str:
         words += ["--workload", spec.workload]
     for fault in spec.faults:
         words += ["--fault", str(fault)]
-    for name in ("backend", "workers", "readers"):
+    for name in ("backend", "inventory", "compose", "servers", "workers", "readers"):
         if getattr(spec, name) != getattr(plain, name):
             words += [f"--{name}", str(getattr(spec, name))]
     for flag, name in (("--ttl", "ttl_s"), ("--time", "time_s"), ("--op-timeout", "op_timeout_s")):

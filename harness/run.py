@@ -22,7 +22,7 @@ from typing import Any, get_args
 
 from harness import adversary, assemble
 from harness._version import __version__
-from harness.backend import backend
+from harness.backend import Watchful, backend
 from harness.bounded import call
 from harness.clock import MonotonicClock
 from harness.controller import Controller
@@ -172,9 +172,13 @@ class Run:
         try:
             self._progress.step("servers")
             await self._servers.start()
-            self._keeper.watch(
-                lambda why: record.note(Note(time_ns=clock.now_ns(), kind="problem", why=why))
-            )
+
+            def report(why: str) -> None:
+                record.note(Note(time_ns=clock.now_ns(), kind="problem", why=why))
+
+            self._keeper.watch(report)
+            if isinstance(self._lab, Watchful):
+                self._lab.watch(report)
             self._save_facts()
             traps = Traps(lambda _: None)
             self._controller = controller = Controller(clock, record.history, record.note, traps)

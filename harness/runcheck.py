@@ -14,11 +14,11 @@ from harness import plugins
 from harness.errors import UsageError
 from harness.fault import Fault as FaultPlugin
 from harness.mistakes import Mistake, nearest, show, unknown
-from harness.note import PHASES
+from harness.note import PHASES, QUEUED
 from harness.runmodel import RANDOM, Draft, Fault, Named
 from harness.target import Leader, LockService, Server, Store, Target
 from harness.units import Duration
-from harness.workload import Workload
+from harness.workload import Choosy, Workload
 
 Part = Literal["lock", "store"]
 DEFAULT_PHASE = "before-write"
@@ -68,7 +68,7 @@ def check(draft: Draft, faults: Sequence[Entry], wrong: frozenset[str]) -> list[
 
     `wrong` names the top-level keys in which a mistake is known already.
     """
-    mistakes: list[Mistake] = []
+    mistakes = _backend(draft) if "backend" not in wrong else []
     lock, store = _targets(draft, mistakes)
     lock_servers = _servers("lock", lock, mistakes)
     store_servers = lock_servers if store is lock else _servers("store", store, mistakes)
@@ -81,7 +81,7 @@ def check(draft: Draft, faults: Sequence[Entry], wrong: frozenset[str]) -> list[
         tuple(dict.fromkeys([*(lock_servers or ()), *(store_servers or ())])),
     )
     if "workload" not in wrong:
-        _workload(draft.workload, mistakes)
+        _workload(draft.workload, lock, store, mistakes)
     for entry in faults:
         fault = entry.fault
         found = _fault_kind(fault)
@@ -93,6 +93,22 @@ def check(draft: Draft, faults: Sequence[Entry], wrong: frozenset[str]) -> list[
             found.append(Mistake(("who",), complaint))
         mistakes += [mistake.under("faults", entry.position) for mistake in found]
     return mistakes
+
+
+def _backend(draft: Draft) -> list[Mistake]:
+    """Return what does not go with the backend, or is missing for it."""
+    found = []
+    for key, needed in (("inventory", "ssh"), ("compose", "docker")):
+        if getattr(draft, key) is not None and draft.backend != needed:
+            text = (
+                f"found {show(getattr(draft, key))}; allowed: nothing, unless backend is {needed}"
+            )
+            found.append(Mistake((key,), text))
+    if draft.backend == "ssh" and draft.inventory is None:
+        found.append(Mistake(("inventory",), "missing; required: a file with the hosts"))
+    if draft.compose is None and draft.servers != "*":
+        found.append(Mistake(("servers",), "found a pattern, but no compose file to look in"))
+    return found
 
 
 def merged(lock: Named, store: Named) -> dict[str, Any]:
@@ -182,7 +198,7 @@ def _servers(part: Part, target: Any | None, mistakes: list[Mistake]) -> list[st
     return [server.name for server in found]
 
 
-def _workload(named: Named, mistakes: list[Mistake]) -> None:
+def _workload(named: Named, lock: Any, store: Any, mistakes: list[Mistake]) -> None:
     try:
         made = plugins.make("workloads", named.name, named.options)
     except plugins.PluginError as error:
@@ -190,6 +206,9 @@ def _workload(named: Named, mistakes: list[Mistake]) -> None:
         return
     if lacks := lacking(made, Workload):
         mistakes.append(Mistake(("workload",), f"{named.name} is no workload: it has no {lacks}"))
+    elif isinstance(made, Choosy) and lock is not None and store is not None:
+        if complaint := made.unsuitable(lock, store):
+            mistakes.append(Mistake(("workload",), f"{named.name}: {complaint}"))
 
 
 def lacking(made: object, protocol: type) -> str:
@@ -241,8 +260,9 @@ def _fault_times(fault: Fault) -> list[Mistake]:
     if at not in PHASES and fault.after is not None:
         text = "found without a phase; allowed: after beside a phase like at: before-write"
         return [Mistake(("after",), text, at_key=True)]
+    queued = fault.who == "waiter" and at == QUEUED
     no_worker = fault.who in ROLES[1:] or fault.who.startswith("server:")
-    if at in PHASES and no_worker:
+    if at in PHASES and no_worker and not queued:
         start = "missing" if fault.at is None else f"found {show(at)}"
         text = (
             f"{start}; {fault.who} passes no phase; allowed: random, or a time of the run like 3s"

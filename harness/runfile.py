@@ -255,6 +255,9 @@ def _spec(draft: Draft, default_seed: int) -> RunSpec:
         options=draft.workload.options,
         faults=tuple(_fault(fault) for fault in draft.faults),
         backend=draft.backend,
+        inventory=draft.inventory,
+        compose=draft.compose,
+        servers=draft.servers,
         workers=draft.workers,
         readers=draft.readers,
         ttl_s=draft.ttl,
@@ -299,6 +302,9 @@ def to_yaml(spec: RunSpec, recorded: Mapping[str, Any] | None = None) -> str:
         "op_timeout": _exact(Duration(spec.op_timeout_s)),
         "seed": spec.seed,
     }
+    for key in ("inventory", "compose", "servers"):
+        if getattr(spec, key) != getattr(RunSpec, key):
+            values[key] = getattr(spec, key)
     if spec.stop_on_failure:
         values["stop_on_failure"] = True
     if recorded is not None:

@@ -97,6 +97,9 @@ class _Short(BaseModel):
         return {"anyOf": [{"type": "string"}, handler(core_schema)]}
 
 
+Text = Annotated[str, Field(strict=True, min_length=1)]
+
+
 class Named(_Short):
     """A target or a workload with its options: `etcd`, `etcd[nodes=3]`, or `name` and `options`."""
 
@@ -189,6 +192,11 @@ class Draft(BaseModel):
     stop_on_failure: bool = Field(
         default=False, strict=True, description="end at the first thing that the monitors see"
     )
+    inventory: Text | None = Field(None, description="the file with the hosts of backend ssh")
+    compose: Text | None = Field(
+        None, description="for backend docker: the compose file of a system of your own"
+    )
+    servers: Text = Field("*", description="which services of it are servers, like etcd*")
     seed: int | None = Field(None, strict=True, ge=0, le=SEED_MAX, description="random by default")
     recorded: Any = Field(None, description="what a run adds to its own run.yaml; ignored")
 

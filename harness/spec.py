@@ -68,7 +68,11 @@ class FaultSpec:
 
 @dataclass(frozen=True)
 class RunSpec:
-    """One run.  Times in seconds; `options` are the workload's, validated by it."""
+    """One run.  Times in seconds; `options` are the workload's, validated by it.
+
+    `inventory` is the file with the hosts of the SSH backend; `compose` that of a user's own system
+    for the Docker backend, and `servers` a pattern for the services in it that are servers.
+    """
 
     lock: TargetSpec
     store: TargetSpec
@@ -83,6 +87,9 @@ class RunSpec:
     op_timeout_s: float = 1.0
     seed: int = 0
     stop_on_failure: bool = False
+    inventory: str | None = None
+    compose: str | None = None
+    servers: str = "*"
 
     @property
     def progress_s(self) -> float:

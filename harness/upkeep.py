@@ -100,15 +100,18 @@ class Keeper:
 
     async def _outlast(self, owner: str, node: str) -> None:
         """Watch what is stopped now from when it goes on, and end its excuse then."""
-        while self._held(node):
+        while self._held(node):  # noqa: ASYNC110 - a node tells nobody that it goes on
             await asyncio.sleep(_POLL_S)
         await self._await_end(node, LATE_END_S, lambda: None)
         await self._start_if_gone(node, None)
         self._excused[node].discard(owner)
 
     async def settle(self) -> None:
-        """Wait, when nothing is stopped any more, until no excuse lasts."""
-        await asyncio.gather(*self._later)
+        """Wait, when nothing is stopped any more, until no excuse lasts or 31 s are over."""
+        if self._later:
+            done, _ = await asyncio.wait(self._later, timeout=LATE_END_S + START_AGAIN_S)
+            for task in done:
+                task.result()
 
     async def _start_if_gone(self, node: str, server: Server | None) -> None:
         if self._down[node] or self._lives(node):

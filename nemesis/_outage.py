@@ -7,6 +7,8 @@ lives there, and nobody accepts.  That it is up again is seen by the same two lo
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 
+from harness.cast import Cast
+from harness.mistakes import Mistake, show
 from harness.node import Killable, Node, Pausable
 from harness.site import DataFolder, Site, Upkeep
 from harness.target import Server
@@ -19,6 +21,14 @@ def lacks_upkeep(site: Site) -> str | None:
         return "nothing can be started again here"
     safe = [name for name, node in site.nodes.items() if not isinstance(node, Killable)]
     return f"the processes of {', '.join(safe)} cannot be killed" if safe else None
+
+
+def lacks_data(cast: Cast) -> Mistake | None:
+    """Return a mistake when all that may be meant are workers: they keep no data, so lose none."""
+    if any(set(names) & set(cast.servers) for names in cast.meant):
+        return None
+    text = f"found {show(cast.who)}; workers keep no data; allowed: store, all, or another server"
+    return Mistake(("who",), text)
 
 
 def upkeep_of(site: Site) -> Upkeep:
@@ -118,10 +128,12 @@ def _last_line(text: str) -> str:
 
 
 def all_hold(proofs: Iterable[Proof]) -> Proof:
-    """Return the proof that all of these hold."""
+    """Return the proof that all of these hold; one that cannot tell leaves it open."""
     listed = list(proofs)
+    found = [proof.holds for proof in listed]
+    sure = None if None in found else bool(found)
     return Proof(
-        holds=bool(listed) and all(proof.holds for proof in listed),
+        holds=False if False in found else sure,
         text="; ".join(proof.text for proof in listed),
         facts={key: value for proof in listed for key, value in proof.facts.items()},
     )

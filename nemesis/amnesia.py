@@ -15,6 +15,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
+from harness.cast import Cast
+from harness.mistakes import Mistake
 from harness.node import Node, Pausable
 from harness.site import DataFolder, Site
 from harness.units import parse_seconds
@@ -60,6 +62,10 @@ class Amnesia:
         self._copies: dict[str, Copy] = {}
         self._killed = 0.0
         self._refusals: dict[str, str] = {}
+
+    def impossible(self, cast: Cast) -> Mistake | None:
+        """Return None when a server may be meant, which keeps data, else what is wrong."""
+        return _outage.lacks_data(cast)
 
     def available(self, site: Site) -> str | None:
         """Return None when data can be copied and put back on every node, else why not."""

@@ -21,10 +21,12 @@ trust model, and asked for on purpose.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Literal, cast, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
+from harness.cast import Cast
+from harness.mistakes import Mistake
 from harness.node import Node
 from harness.rng import below, stream
 from harness.site import Adversary, Attempt, Site, Tokens
@@ -99,15 +101,18 @@ class Authority:
         self._tried: list[Tried] = []
         self._lacking: list[Kind] = []
 
-    def available(self, site: Site) -> str | None:
-        """Return None when there is an adversary and a grant can be made up, else why not."""
-        if site.adversary is None:
-            return "there is no worker to be the adversary"
-        f, target = self.options.f, cast("object", site.target)
-        if f == "write" or (isinstance(target, Forgeable) and f in target.by_token):
+    def impossible(self, cast: Cast) -> Mistake | None:
+        """Return None when a grant can be made up as far as it is needed, else why not."""
+        lock: object = cast.lock
+        f = self.options.f
+        if f == "write" or (isinstance(lock, Forgeable) and f in lock.by_token):
             return None
-        name = "the lock service" if site.target is None else site.target.name
-        return f"f={f}: a grant of {name} is more than a key and a token, so none can be made up"
+        grant = f"a grant of {cast.lock.name} is more than a key and a token"
+        return Mistake(("f",), f"found {f}, but {grant}, so none can be made up; allowed: write")
+
+    def available(self, site: Site) -> str | None:
+        """Return None when there is an adversary, else why not."""
+        return "there is no worker to be the adversary" if site.adversary is None else None
 
     def undo(self, site: Site, nodes: Sequence[Node]) -> dict[str, Any]:
         """Nothing is left to be undone."""

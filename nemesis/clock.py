@@ -37,10 +37,13 @@ from pydantic import (
     model_validator,
 )
 
+from harness.cast import Cast
 from harness.clocks import Lie, Moment, Skew
+from harness.mistakes import Mistake
 from harness.node import Node
 from harness.site import ClockSettable, Site
 from harness.units import Duration, parse_duration, parse_signed
+from harness.vdso.machines import MACHINES
 from harness.window import Proof
 from nemesis._clock_looks import LINES, Look, compare
 
@@ -97,6 +100,18 @@ class Clock:
         self._at_once: dict[str, int] = {}
         self._again: dict[str, list[tuple[int, float]]] = {}
 
+    def impossible(self, cast: Cast) -> Mistake | None:
+        """Return None when the processor is one of ours and the lie is one of a clock."""
+        lie = self._lie(cast.ttl_s)
+        if cast.machine not in (None, *MACHINES):
+            text = f"found clock, which this processor ({cast.machine}) cannot do"
+            return Mistake(("kind",), f"{text}; it needs {', '.join(MACHINES)}")
+        if abs(lie.offset_s) > _JUMP_MAX_S:
+            return Mistake(("jump",), f"found {self.options.jump}; allowed: ten years at most")
+        if self.options.strobe and lie.strobe_s < _STROBE_MIN_S:
+            return Mistake(("strobe",), f"found {self.options.strobe}; allowed: 1ms or more")
+        return None
+
     def available(self, site: Site) -> str | None:
         """Return None when the clocks of every node can be set as asked, else why not."""
         for name, node in site.nodes.items():
@@ -104,11 +119,7 @@ class Clock:
                 return f"the clocks of {name} cannot be set"
             if reason := node.clocks.unavailable():
                 return reason
-        lie = self._lie(site)
-        if abs(lie.offset_s) > _JUMP_MAX_S:
-            return "a jump of more than ten years is no jump of a clock"
-        if self.options.strobe and lie.strobe_s < _STROBE_MIN_S:
-            return "a strobe's period is at least 1 ms"
+        lie = self._lie(site.ttl_s)
         up_s = time.monotonic()
         if self.options.clock != "wall" and up_s + lie.offset_s < 0:
             return (
@@ -124,7 +135,7 @@ class Clock:
 
     async def start(self, site: Site, nodes: Sequence[Node]) -> None:
         """Lie to every process; what stands in the way of one is said by the proof."""
-        lie = self._lie(site)
+        lie = self._lie(site.ttl_s)
         both = self.options.clock == "both"
         skew = Skew(
             wall=lie if both or self.options.clock == "wall" else None,
@@ -140,7 +151,7 @@ class Clock:
     async def in_force(self, site: Site, nodes: Sequence[Node]) -> Proof:
         """Run the code of each process and ask the programs; a newcomer is given a moment."""
         deadline = time.monotonic() + _BOUND_S
-        lie = self._lie(site)
+        lie = self._lie(site.ttl_s)
         while True:
             looks = {
                 name: await self._look(site, name, node, lie) for name, node in _settable(nodes)
@@ -170,12 +181,12 @@ class Clock:
 
     # --------------------------------------------------------------------- looks
 
-    def _lie(self, site: Site) -> Lie:
+    def _lie(self, ttl_s: float) -> Lie:
         jump, strobe = self.options.jump, self.options.strobe
         return Lie(
-            offset_s=jump.seconds(site.ttl_s) if jump else 0.0,
+            offset_s=jump.seconds(ttl_s) if jump else 0.0,
             rate=self.options.rate,
-            strobe_s=strobe.seconds(site.ttl_s) if strobe else 0.0,
+            strobe_s=strobe.seconds(ttl_s) if strobe else 0.0,
         )
 
     async def _look(self, site: Site, name: str, node: ClockSettable, lie: Lie) -> Look:

@@ -14,6 +14,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from harness import site as places
+from harness.cast import Cast
+from harness.mistakes import Mistake
 from harness.node import Node
 from harness.site import DataFolder, Site
 from harness.window import Proof
@@ -50,6 +52,10 @@ class Disk:
         if what == "full" or what == "read-only":  # noqa: PLR1714 - narrows the type, `in` does not
             return Limit(owner, what)
         return Damage(owner, what, self.options.pattern, self.options.bytes)
+
+    def impossible(self, cast: Cast) -> Mistake | None:
+        """Return None when a server may be meant, which keeps data, else what is wrong."""
+        return _outage.lacks_data(cast)
 
     def available(self, site: Site) -> str | None:
         """Return None when every node has a disk of its own, else why not."""
@@ -115,8 +121,10 @@ class Limit:
         said = f"a write failed with {error}" if error else "a write went through"
         runs = _outage.upkeep_of(site).running(node.name)
         ended = "" if runs else f"; what ran on {node.name} has ended"
+        # A disk that another fault has made read-only says nothing of its room.
+        holds = None if error in _ERRORS.values() and error != wanted else error == wanted
         return Proof(
-            holds=error == wanted,
+            holds=holds,
             text=f"{node.name}: {said}, {free:,} bytes free{ended}",
             facts={"error": error, "free_bytes": free, "runs": runs},
         )

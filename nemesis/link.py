@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
+from harness.cast import Cast
+from harness.mistakes import Mistake, show
 from harness.node import Node
 from harness.shape import Shape
 from harness.site import Burst, Links, Pair, Site
@@ -64,6 +66,15 @@ class Link:
         self._shape = Shape(
             given.delay, given.jitter, given.loss, given.duplicate, given.reorder, given.rate
         )
+
+    def impossible(self, cast: Cast) -> Mistake | None:
+        """Return None when there are links between `who` and its peers, else why not."""
+        everyone = [*cast.servers, *cast.clients]
+        places = grudges.Places(cast.lock_servers, cast.store_servers, everyone)
+        if any(self._between(places, names) for names in cast.meant):
+            return None
+        text = f"found {self.options.peers}; {show(cast.who)} has no such peers here"
+        return Mistake(("peers",), text)
 
     def available(self, site: Site) -> str | None:
         """Return None when this place can make links bad, else why not."""
@@ -136,14 +147,16 @@ class Link:
         return {pair: burst for pair, burst in now.items() if pair not in spoilt}
 
     def _wanted(self, site: Site, nodes: Sequence[Node]) -> grudges.Pairs:
-        who = [node.name for node in nodes]
-        clients = site.nodes.keys() - {*site.lock_servers, *site.store_servers}
+        places = grudges.Places(site.lock_servers, site.store_servers, list(site.nodes))
+        return self._between(places, [node.name for node in nodes])
+
+    def _between(self, places: grudges.Places, who: Sequence[str]) -> grudges.Pairs:
         others: Mapping[Peers, Iterable[str]] = {
-            "all": site.nodes,
-            "servers": [*site.lock_servers, *site.store_servers],
-            "lock": site.lock_servers,
-            "store": site.store_servers,
-            "workers": clients,
+            "all": places.everyone,
+            "servers": [*places.lock, *places.store],
+            "lock": places.lock,
+            "store": places.store,
+            "workers": places.clients,
         }
         peers = [name for name in others[self.options.peers] if name not in who]
         outward = grudges.product(who, peers)

@@ -15,6 +15,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from harness import target as systems
+from harness.cast import Cast
+from harness.mistakes import Mistake, show
 from harness.node import Node
 from harness.site import DataFolder, Site
 from harness.target import Cluster
@@ -48,14 +50,24 @@ class Membership:
         self._identities: Mapping[str, str] = {}
         self._said: dict[str, str] = {}
 
-    def available(self, site: Site) -> str | None:
+    def impossible(self, cast: Cast) -> Mistake | None:
         """Return None when the target can change its members and has three or more, else why."""
-        target: object = site.target
-        name = "the lock service" if site.target is None else site.target.name
-        if not isinstance(target, systems.Membership) or site.cluster is None:
-            return f"{name} cannot change its members"
-        if len(site.cluster.places) < MEMBERS_MIN:
-            return f"{name} needs {MEMBERS_MIN} members to lose one, and go on"
+        lock: object = cast.lock
+        name, count = cast.lock.name, len(cast.lock_servers)
+        if not isinstance(lock, systems.Membership):
+            return Mistake(("kind",), f"found {self.name}, but {name} cannot change its members")
+        if count < MEMBERS_MIN:
+            needed = f"{MEMBERS_MIN} members or more, to lose one and go on"
+            return Mistake(
+                ("kind",), f"found {self.name}, which needs {needed}; {name} has {count}"
+            )
+        if not any(set(names) & set(cast.lock_servers) for names in cast.meant):
+            text = f"found {show(cast.who)}, which is no member of {name}"
+            return Mistake(("who",), f"{text}; allowed: leader, follower, server:N")
+        return None
+
+    def available(self, site: Site) -> str | None:
+        """Return None when the data of a member can be deleted here, else why not."""
         if any(not isinstance(site.nodes[n], DataFolder) for n in site.lock_servers):
             return "the data of a removed member cannot be deleted here"
         return _outage.lacks_upkeep(site)

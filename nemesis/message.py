@@ -14,6 +14,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from harness.cast import Cast
+from harness.mistakes import Mistake, show
 from harness.node import Node
 from harness.site import Messages, Site
 from harness.trick import Hit, Part, Trick, What
@@ -72,6 +74,21 @@ class Message:
         match = re.compile(given.match.encode(), re.DOTALL) if given.match is not None else None
         self._trick = Trick(given.what, given.part, match, given.messages)
         self._owner = f"message {id(self)}"
+
+    def impossible(self, cast: Cast) -> Mistake | None:
+        """Return None when workers and servers of the part exchange messages, else why not."""
+        part = self._trick.part
+        servers = {"lock": cast.lock_servers, "store": cast.store_servers}[part]
+        if not servers:
+            return Mistake(("part",), f"found {part}, but the {part} has no server of its own")
+        if part == "store" and set(servers) & set(cast.lock_servers):
+            both = "found store, but its servers are the lock's as well; allowed: lock"
+            return Mistake(("part",), both)
+        if any({*cast.clients, *servers} & set(names) for names in cast.meant):
+            return None
+        allowed = f"a worker, or a server of the {part}"
+        text = f"found {show(cast.who)}, which has no messages with the {part}; allowed: {allowed}"
+        return Mistake(("who",), text)
 
     def available(self, site: Site) -> str | None:
         """Return None when a proxy can stand between workers and that part, else why not."""

@@ -13,6 +13,9 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from harness.adversary import WORKER
+from harness.cast import Cast
+from harness.mistakes import Mistake, show
 from harness.node import Node
 from harness.shape import slowest_s
 from harness.site import Network, Pair, Passage, Site
@@ -67,20 +70,35 @@ class Partition:
         self._pairs: grudges.Pairs = frozenset()
         self._listed = grudges.parse(self.options.pairs) if self.options.pairs else frozenset()
 
-    def available(self, site: Site) -> str | None:
-        """Return None when this place has the network and the nodes for it, else why not."""
-        if site.network is None:
-            return "this backend cannot stop packets"
-        shape, lock = self.options.shape, len(site.lock_servers)
-        if strange := {name for pair in self._listed for name in pair} - site.nodes.keys():
-            return f"there is no node {', '.join(sorted(strange))}"
+    def impossible(self, cast: Cast) -> Mistake | None:
+        """Return why the shape cuts nothing between these nodes, None when it cuts something."""
+        shape, lock = self.options.shape, len(cast.lock_servers)
+        everyone = [*cast.servers, *cast.clients]
+        if strange := {name for pair in self._listed for name in pair} - {*everyone, WORKER}:
+            text = f"there is no node {', '.join(sorted(strange))}; allowed: {', '.join(everyone)}"
+            return Mistake(("pairs",), text)
         if lock < grudges.LOCK_SERVERS_MIN.get(shape, 0):
             needed = grudges.LOCK_SERVERS_MIN[shape]
-            return f"shape={shape} needs {needed} lock servers or more, there are {lock}"
-        if shape == "worker-store" and set(site.store_servers) <= set(site.lock_servers):
-            return "shape=worker-store needs a store with servers of its own"
+            text = f"found {shape}, which needs {needed} lock servers or more; there are {lock}"
+            return Mistake(("shape",), text)
+        if shape == "worker-store" and set(cast.store_servers) <= set(cast.lock_servers):
+            return Mistake(("shape",), f"found {shape}, but the store has no servers of its own")
         if shape == "worker-lock" and not lock:
-            return "shape=worker-lock needs a lock service with servers"
+            return Mistake(("shape",), f"found {shape}, but the lock service has no servers here")
+        places = grudges.Places(cast.lock_servers, cast.store_servers, everyone)
+        if any(self._between(places, names) for names in cast.meant):
+            return None
+        workers = "; allowed: a worker" if shape in ("worker-lock", "worker-store") else ""
+        scope = f" and scope={self._scope}" if shape in grudges.SCOPED else ""
+        text = f"found {show(cast.who)}, which shape={shape}{scope} cuts off from nothing{workers}"
+        return Mistake(("who",), text)
+
+    def available(self, site: Site) -> str | None:
+        """Return None when this place has the network for it, else why not."""
+        if site.network is None:
+            return "this backend cannot stop packets"
+        if strange := {name for pair in self._listed for name in pair} - site.nodes.keys():
+            return f"there is no node {', '.join(sorted(strange))}"
         return site.network.unavailable(reject=self.options.reject)
 
     def undo(self, site: Site, nodes: Sequence[Node]) -> dict[str, Any]:
@@ -145,11 +163,15 @@ class Partition:
 
     def _wanted(self, site: Site, nodes: Sequence[Node]) -> grudges.Pairs:
         places = grudges.Places(site.lock_servers, site.store_servers, list(site.nodes))
-        scope = self.options.scope
-        if scope is None:
-            scope = "servers" if self.options.shape in grudges.SPLITS else "all"
-        who = [node.name for node in nodes]
-        return grudges.grudge(self.options.shape, places, who, scope, self._listed)
+        return self._between(places, [node.name for node in nodes])
+
+    def _between(self, places: grudges.Places, who: Sequence[str]) -> grudges.Pairs:
+        return grudges.grudge(self.options.shape, places, who, self._scope, self._listed)
+
+    @property
+    def _scope(self) -> grudges.Scope:
+        by_default: grudges.Scope = "servers" if self.options.shape in grudges.SPLITS else "all"
+        return self.options.scope or by_default
 
     def _others(self, site: Site) -> list[Pair]:
         """Choose pairs that must pass: ways back of one-way cuts first, then some of the rest."""

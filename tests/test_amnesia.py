@@ -9,11 +9,6 @@ from tests.support_faults import faulted
 pytestmark = pytest.mark.sandbox
 
 
-@pytest.fixture(autouse=True)
-def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
 @pytest.mark.parametrize(("who", "name"), [("lock1", "fence-regression"), ("store", "lost-ack")])
 def test_a_lock_server_gives_old_tokens_again_and_a_store_loses_what_it_took(
     tmp_path: Path, who: str, name: str

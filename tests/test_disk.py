@@ -5,10 +5,11 @@ from typing import cast
 
 import pytest
 
-from harness.local.disk import Folder
+from harness.local.disk import Folder, OwnDisk
 from harness.node import Node
 from harness.rng import stream
 from nemesis._damage import Damage, Wound
+from tests.inside import inside
 from tests.support_faults import faulted
 
 STORED = {"lock": "atlasmart", "store": "atlasmart[fence=checked]", "ttl": "1s"}
@@ -23,9 +24,9 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_store_ends_on_a_full_and_on_a_read_only_disk_and_serves_again(tmp_path: Path) -> None:
     run = faulted(
         tmp_path,
-        "disk:who=store,what=full,at=500ms,for=1s",
-        "disk:who=store,what=read-only,at=3s,for=500ms",
-        time="5s",
+        "disk:who=store,what=full,at=500ms,for=2s",
+        "disk:who=store,what=read-only,at=4s,for=500ms",
+        time="6s",
         workload="fencing[rate=200,think=1ms]",  # so that the last page is soon full
         **STORED,
     )
@@ -41,6 +42,70 @@ def test_a_store_ends_on_a_full_and_on_a_read_only_disk_and_serves_again(tmp_pat
     assert "No space left on device" in log
     assert "Read-only file system" in log
     assert any(c.outcome == "ok" for c in run.calls() if c.call_ns > read_only["off_ns"])
+
+
+@pytest.mark.sandbox
+@pytest.mark.real
+def test_valkey_ends_when_its_log_cannot_be_written_and_serves_again(tmp_path: Path) -> None:
+    run = faulted(
+        tmp_path,
+        "disk:who=store,what=full,at=500ms,for=2s",
+        time="4s",
+        workload="fencing[rate=200,think=1ms]",
+        lock="atlasmart",
+        store="valkey[fenced=true]",
+        ttl="1s",
+    )
+    assert not run.names
+    assert not run.results.leftover
+    (full,) = run.of("disk")
+    assert "valkey1 runs and answers" in full["off"]["text"]
+    assert "Can't recover from AOF write error" in run.log("valkey1")
+    assert any(
+        c.outcome == "ok" and c.f == "write" for c in run.calls() if c.call_ns > full["off_ns"]
+    )
+
+
+@pytest.mark.sandbox
+def test_a_store_that_was_killed_comes_back_to_a_full_disk_and_serves_when_there_is_room(
+    tmp_path: Path,
+) -> None:
+    """The kill ends within the other window: that its server ends again is not the kill's doing."""
+    run = faulted(
+        tmp_path,
+        "disk:who=store,what=full,at=500ms,for=2500ms",
+        "kill:who=store,at=800ms,for=200ms",
+        "amnesia:who=store,age=10ms,at=2s,for=200ms",
+        time="4s",
+        workload="fencing[rate=200,think=1ms]",
+        **STORED,
+    )
+    assert not run.results.leftover
+    (full,) = run.of("disk")
+    assert "store1 runs and answers" in full["off"]["text"]
+    assert any(c.outcome == "ok" for c in run.calls() if c.call_ns > full["off_ns"])
+
+
+def limited() -> dict[str, object]:
+    """Return what a disk without room or leave lets us do, and what runs on its node."""
+    disk = OwnDisk(Path("/dev/shm/winkle-test-disk"))
+    (disk.data / "big").write_bytes(bytes(1 << 20))
+    disk.fill("a")
+    disk.forbid_writes("b")
+    disk.keep("copy")
+    disk.put_back("copy", aside="newest")
+    disk.change("big", 5, b"x")
+    same = disk.digest("copy") == disk.digest("newest") != disk.digest()
+    both = disk.try_to_write()
+    disk.make_whole("b")
+    full = disk.try_to_write()
+    disk.make_whole("a")
+    return {"same": same, "both": both, "full": full, "whole": disk.try_to_write()}
+
+
+@pytest.mark.sandbox
+def test_a_limited_disk_binds_what_runs_there_and_not_our_copies() -> None:
+    assert inside(limited) == {"same": True, "both": "EROFS", "full": "ENOSPC", "whole": ""}
 
 
 @pytest.mark.sandbox

@@ -43,14 +43,16 @@ def split_log(log: Sequence[Accept] | None, traces: Sequence[Trace]) -> Mapping[
     """Return the log key by key; keys that no client used are left out."""
     if log is None:
         return {trace.key: KeyLog() for trace in traces}
+    tells = any(entry.highest is not None for entry in log)
     entries: dict[str, list[Accept]] = {trace.key: [] for trace in traces}
     for entry in log:
         if entry.key in entries:
             entries[entry.key].append(entry)
-    return {trace.key: _key_log(trace, entries[trace.key]) for trace in traces}
+    return {trace.key: _key_log(trace, entries[trace.key], tells=tells) for trace in traces}
 
 
-def _key_log(trace: Trace, entries: Sequence[Accept]) -> KeyLog:
+def _key_log(trace: Trace, entries: Sequence[Accept], *, tells: bool) -> KeyLog:
+    """Return one key's part; `tells`: the log says of entries which highest token was known."""
     writes = {write.call.value: write for write in trace.writes}
     paired = tuple((entry, writes.get(_plain(entry.value))) for entry in entries)
     accepted = frozenset(_plain(entry.value) for entry in entries if entry.accepted)
@@ -59,7 +61,8 @@ def _key_log(trace: Trace, entries: Sequence[Accept]) -> KeyLog:
     for entry in entries:
         if not entry.accepted or entry.token is None:
             continue
-        if top is not None and entry.highest is not None and max(entry.token, entry.highest) < top:
+        known = entry.token if entry.highest is None else max(entry.token, entry.highest)
+        if top is not None and tells and known < top:
             forgot.add(_plain(entry.value))
         top = entry.token if top is None else max(top, entry.token)
     return KeyLog(paired, accepted, frozenset(forgot), kept=True)

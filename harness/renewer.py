@@ -19,7 +19,6 @@ from harness.protocol import Ask, Belief, Done, FromWorker, Go, Phase
 from harness.target import Grant, LockClient, RefusedError
 
 RENEWALS_PER_LEASE = 3
-_LOOK_S = 0.05
 _LOOK_S = 0.02
 
 Send = Callable[[FromWorker], None]
@@ -27,11 +26,21 @@ Send = Callable[[FromWorker], None]
 
 @dataclass
 class Holding:
-    """A grant in force, in the worker's eyes; times are its own monotonic seconds."""
+    """A grant in force, in the worker's eyes; times are its own monotonic seconds.
+
+    `queued`: it is only a place in the queue, whose lease is kept alive until it is granted.
+    """
 
     grant: Grant
     deadline: float
     renew_at: float
+    queued: bool = False
+
+    @classmethod
+    def since(cls, grant: Grant, began: float, *, queued: bool = False) -> "Holding":
+        """Return what the request of `began` brought."""
+        renew_at = began + grant.ttl_s / RENEWALS_PER_LEASE
+        return cls(grant, began + grant.ttl_s, renew_at, queued)
 
 
 class Holdings:
@@ -45,32 +54,52 @@ class Holdings:
         self._believes = believes
         self._lock = threading.Lock()
         self._held: dict[str, Holding] = {}
+        self._queued: dict[str, Holding] = {}
         self.changed = Bell()
 
     def gain(self, grant: Grant, began: float) -> None:
         """Note a grant whose request began at `began`."""
-        holding = Holding(grant, began + grant.ttl_s, began + grant.ttl_s / RENEWALS_PER_LEASE)
         with self._lock:
-            self._held[grant.key] = holding
+            self._held[grant.key] = Holding.since(grant, began)
         self._tell(grant, grant.ttl_s - (time.monotonic() - began), "granted")
         self.changed.ring()
+
+    def queue(self, grant: Grant, began: float) -> None:
+        """Note a place in the queue, whose request began at `began`: its lease is kept alive."""
+        with self._lock:
+            self._queued[grant.key] = Holding.since(grant, began, queued=True)
+        self.changed.ring()
+
+    def leave_queue(self, key: str) -> float | None:
+        """Note that the wait is over; return when the last acknowledged request began.
+
+        None when the service had refused to keep the place alive.
+        """
+        with self._lock:
+            place = self._queued.pop(key, None)
+        return None if place is None else place.deadline - place.grant.ttl_s
 
     def renewed(self, grant: Grant, began: float) -> None:
         """Note an acknowledged renewal whose request began at `began`."""
         with self._lock:
-            holding = self._held.get(grant.key)
-            if holding is None or holding.grant is not grant:
+            holding = self._find(grant)
+            if holding is None:
                 return
             holding.deadline = began + grant.ttl_s
             holding.renew_at = began + grant.ttl_s / RENEWALS_PER_LEASE
-        self._tell(grant, grant.ttl_s - (time.monotonic() - began), "renewed")
+        if not holding.queued:
+            self._tell(grant, grant.ttl_s - (time.monotonic() - began), "renewed")
 
     def postpone(self, grant: Grant, until: float) -> None:
         """Try the next renewal of a grant at `until`."""
         with self._lock:
-            holding = self._held.get(grant.key)
-            if holding is not None and holding.grant is grant:
+            holding = self._find(grant)
+            if holding is not None:
                 holding.renew_at = until
+
+    def _find(self, grant: Grant) -> Holding | None:
+        known = (self._held.get(grant.key), self._queued.get(grant.key))
+        return next((one for one in known if one is not None and one.grant is grant), None)
 
     def lose(self, key: str, why: str, grant: Grant | None = None) -> Grant | None:
         """Note that a lock is no longer held; return the grant that was (if it is `grant`)."""
@@ -103,6 +132,11 @@ class Holdings:
 
     def refused(self, grant: Grant) -> None:
         """Note that the service refused a renewal; a library may go on believing all the same."""
+        with self._lock:
+            place = self._queued.get(grant.key)
+            if place is not None and place.grant is grant:
+                del self._queued[grant.key]
+                return
         if self._believes is not None and self._believes(grant):
             self.postpone(grant, time.monotonic() + grant.ttl_s / RENEWALS_PER_LEASE)
         else:
@@ -116,7 +150,8 @@ class Holdings:
     def next_due(self) -> Holding | None:
         """Return the holding whose renewal is due first."""
         with self._lock:
-            return min(self._held.values(), key=lambda h: h.renew_at, default=None)
+            known = [*self._held.values(), *self._queued.values()]
+            return min(known, key=lambda h: h.renew_at, default=None)
 
     def _tell(self, grant: Grant, left_s: float | None, why: str) -> None:
         holds = left_s is not None
@@ -160,11 +195,11 @@ class Renewer:
                 # A clock that was made to run faster is followed by looking at it often.
                 self._holdings.changed.wait(min(wait, self._holdings.look_s or _LOOK_S))
                 continue
-            self._renew(holding.grant)
+            self._renew(holding.grant, "keep" if holding.queued else "renew")
 
-    def _renew(self, grant: Grant) -> None:
+    def _renew(self, grant: Grant, f: str) -> None:
         self._asked += 1
-        self._send(Ask(ask=self._asked, f="renew", key=grant.key, token=grant.token))
+        self._send(Ask(ask=self._asked, f=f, key=grant.key, token=grant.token))
         go = self._gos.get()
         phase = Phase(phase="renewing", id=go.id, key=grant.key, token=grant.token)
         pass_phase(self._send, go.stop_at, phase)

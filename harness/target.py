@@ -21,7 +21,7 @@ class RefusedError(Exception):
     """The system answered no, and the operation certainly had no effect.
 
     `code` is one word: `held` (somebody has the lock), `not-holder` (the caller does not hold it),
-    `fenced` (the resource has seen a higher token).
+    `fenced` (the resource has seen a higher token), `denied` (the caller lacks the permission).
     """
 
     def __init__(self, code: str, text: str = "") -> None:
@@ -81,6 +81,46 @@ class LeaseCheck(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Queued:
+    """A place in the queue for a lock.
+
+    `grant` is what it will be granted as; its token may be known only then.  `waiting`: somebody is
+    before it.
+    """
+
+    grant: Grant
+    waiting: bool
+
+
+@runtime_checkable
+class QueueClient(Protocol):
+    """Ability of a lock client: queue for a lock in the service.
+
+    While it waits, the worker keeps the lease of the place alive by `renew(place.grant)`, with a
+    client of its own.
+    """
+
+    def queue(self, key: str, ttl_s: float) -> Queued:
+        """Take a place, and return as soon as it is certain that the service has it."""
+        ...
+
+    def wait(self, place: Queued, wait_s: float) -> Grant:
+        """Wait for the lock, at most `wait_s`.
+
+        Raises RefusedError("not-holder") when the service says that the place was lost.  Whoever
+        gives up gives back the place and raises something else: it may have been granted meanwhile.
+        """
+        ...
+
+
+@runtime_checkable
+class Queueing(Protocol):
+    """Ability of a lock service: its clients can queue, with the options that it was made with."""
+
+    queues: bool
+
+
 @runtime_checkable
 class Believes(Protocol):
     """Ability of a lock client: say itself whether its user takes the lock for held.
@@ -107,6 +147,34 @@ class StoreClient(Protocol):
 
         Where the system tells in the same atomic step what was overwritten, return it, else None.
         """
+        ...
+
+    def close(self) -> None:
+        """Drop connections; never raises."""
+        ...
+
+
+class StrangerClient(Protocol):
+    """A client with credentials of its own, and no permission for what the workers have.
+
+    `read`, `write` and `watch` try every way that the system has, and raise RefusedError("denied")
+    when each was refused.
+    """
+
+    def own(self, value: str) -> None:
+        """Do what it may do: without it the refusals would prove nothing."""
+        ...
+
+    def read(self, key: str) -> Sequence[Any]:
+        """Return the values that it was shown."""
+        ...
+
+    def write(self, key: str, value: str) -> Sequence[str]:
+        """Return the ways in which it was let write."""
+        ...
+
+    def watch(self, key: str, for_s: float) -> Sequence[Any]:
+        """Return the values of the events that came while it watched for `for_s`, each way."""
         ...
 
     def close(self) -> None:
@@ -205,6 +273,17 @@ class Store(Protocol):
 
     def store(self, cluster: Cluster, timeout_s: float) -> StoreClient:
         """Make a client whose every call ends within about `timeout_s`."""
+        ...
+
+
+@runtime_checkable
+class HasStrangers(Protocol):
+    """Ability of a store: have users, one of whom has no permission for the workers' keys."""
+
+    has_strangers: bool
+
+    def stranger(self, cluster: Cluster, timeout_s: float) -> StrangerClient:
+        """Make a client of that user; what it tries ends within about `timeout_s` each."""
         ...
 
 

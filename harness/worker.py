@@ -12,8 +12,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -43,11 +44,15 @@ from harness.target import (
     Grant,
     LeaseCheck,
     LockClient,
+    QueueClient,
     RefusedError,
     StoreClient,
     Stored,
+    StrangerClient,
 )
 from harness.text import plain
+
+_OF_THE_LOCK = frozenset({"acquire", "renew", "release", "check"})
 
 
 class Wire:
@@ -90,12 +95,14 @@ class Operator:
         store: StoreClient,
         holdings: Holdings,
         targets: "Targets",
+        stranger: Callable[[], StrangerClient],
     ) -> None:
         self._wire = wire
         self._lock = lock
         self._store = store
         self._holdings = holdings
         self._targets = targets
+        self._make_stranger = stranger
         self._verbs: dict[str, Callable[[SendOp], Result]] = {
             "acquire": self._acquire,
             "renew": self._renew,
@@ -103,7 +110,18 @@ class Operator:
             "check": self._check,
             "read": self._read,
             "write": self._write,
+            "own": self._own,
+            "foreign-read": lambda op: _shown(self._stranger.read(_key(op))),
+            "foreign-write": lambda op: Result(list(self._stranger.write(_key(op), op.value))),
+            "foreign-watch": lambda op: _shown(
+                self._stranger.watch(_key(op), float(op.value["for_s"]))
+            ),
         }
+
+    @cached_property
+    def _stranger(self) -> StrangerClient:
+        """The client of somebody else, made when the first such operation is asked for."""
+        return self._make_stranger()
 
     def perform(self, op: SendOp) -> None:
         """Perform one operation and answer it."""
@@ -120,7 +138,7 @@ class Operator:
             self._wire.send(Failed(error=str(error)))
             return
         except Exception as error:  # noqa: BLE001 - the error table decides what it means
-            target = self._targets.store if op.f in ("read", "write") else self._targets.lock
+            target = self._targets.lock if op.f in _OF_THE_LOCK else self._targets.store
             self._wire.send(completion(op.id, target, error))
             self._after_error(op, error)
             return
@@ -140,7 +158,10 @@ class Operator:
     def _acquire(self, op: SendOp) -> Result:
         key, ttl_s = _key(op), float(op.value["ttl_s"])
         began = time.monotonic()
-        grant = self._lock.acquire(key, ttl_s)
+        if "wait_s" in op.value:
+            grant, began = self._wait(op, key, ttl_s)
+        else:
+            grant = self._lock.acquire(key, ttl_s)
         if not isinstance(grant, Grant):
             raise AdapterError(f"acquire returned {type(grant).__name__}, it must return a Grant")
         if grant.token is not None and not isinstance(grant.token, int):
@@ -149,6 +170,22 @@ class Operator:
             )
         self._holdings.gain(grant, began)
         return Result({"ttl_s": grant.ttl_s}, grant.token)
+
+    def _wait(self, op: SendOp, key: str, ttl_s: float) -> tuple[Grant, float]:
+        """Queue for the lock; return the grant, and when its last acknowledged request began."""
+        if not isinstance(self._lock, QueueClient):
+            raise AdapterError("its clients cannot queue for a lock")
+        began = time.monotonic()
+        place = self._lock.queue(key, ttl_s)
+        self._holdings.queue(place.grant, began)
+        try:
+            if place.waiting:
+                self._phase("queued", op, place.grant.token)
+            grant = self._lock.wait(place, float(op.value["wait_s"]))
+        finally:
+            kept = self._holdings.leave_queue(key)
+        # Where the service had called the lease ended, its word that it is granted is the newer.
+        return grant, time.monotonic() if kept is None else kept
 
     def _renew(self, op: SendOp) -> Result:
         """Renew a grant that is made up: what this worker holds, it renews by itself."""
@@ -186,6 +223,10 @@ class Operator:
             return False
         return True
 
+    def _own(self, op: SendOp) -> Result:
+        self._stranger.own(op.value)
+        return Result()
+
     def _read(self, op: SendOp) -> Result:
         stored = self._store.read(_key(op))
         if stored is None:
@@ -199,6 +240,10 @@ class Operator:
             return Result()
         _check_stored(over, "write")
         return Result({"over": {"value": plain(over.value), "token": over.token}})
+
+
+def _shown(values: Sequence[Any]) -> Result:
+    return Result([plain(value) for value in values])
 
 
 def _check_stored(stored: object, verb: str) -> None:
@@ -231,7 +276,11 @@ class Targets:
     store: Any
 
 
-def load(hello: Hello) -> tuple[Targets, Callable[[], LockClient], Callable[[], StoreClient]]:
+def load(
+    hello: Hello,
+) -> tuple[
+    Targets, Callable[[], LockClient], Callable[[], StoreClient], Callable[[], StrangerClient]
+]:
     """Make the targets that `hello` names, and return ways to make their clients."""
     from harness.cluster import cluster_of
     from harness.plugins import make_target
@@ -245,6 +294,7 @@ def load(hello: Hello) -> tuple[Targets, Callable[[], LockClient], Callable[[], 
         Targets(lock, store),
         lambda: lock.lock(lock_cluster, hello.op_timeout_s),
         lambda: store.store(store_cluster, hello.op_timeout_s),
+        lambda: store.stranger(store_cluster, hello.op_timeout_s),
     )
 
 
@@ -255,7 +305,7 @@ def serve(wire: Wire) -> int:
         wire.send(Failed(error="the first message must be a hello"))
         return 1
     try:
-        targets, lock_client, store_client = load(hello)
+        targets, lock_client, store_client, stranger = load(hello)
         operator_lock, renewer_lock, store = lock_client(), lock_client(), store_client()
     except Exception as error:  # noqa: BLE001 - reported in full, whatever it is
         import traceback
@@ -266,7 +316,7 @@ def serve(wire: Wire) -> int:
     own = operator_lock.believes if isinstance(operator_lock, Believes) else None
     holdings = Holdings(wire.send, own)
     renewer = Renewer(wire.send, renewer_lock, targets.lock, holdings)
-    operator = Operator(wire, operator_lock, store, holdings, targets)
+    operator = Operator(wire, operator_lock, store, holdings, targets, stranger)
     inbox: queue.SimpleQueue[SendOp] = queue.SimpleQueue()
 
     def work() -> None:

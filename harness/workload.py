@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 from harness.evidence import Evidence
 from harness.generator import Generator
 from harness.spec import RunSpec
+from harness.target import Target
 from harness.verdict import Verdict
 
 
@@ -30,4 +31,13 @@ class Workload(Protocol):
 
     def check(self, evidence: Evidence) -> Verdict:
         """Judge; raises MalformedHistoryError, everything else is a bug (verdict: unknown)."""
+        ...
+
+
+@runtime_checkable
+class Choosy(Protocol):
+    """Ability of a workload: say before anything is started that it cannot use these targets."""
+
+    def unsuitable(self, lock: Target, store: Target) -> str | None:
+        """Return what they lack, None when they will do."""
         ...

@@ -293,6 +293,7 @@ def test_options_are_read_as_people_write_them() -> None:
         "rounds": "5..15",
         "check": "true",
         "retry": "50ms",
+        "wait": "none",
     }
 
 

@@ -116,7 +116,7 @@ HOLDS = st.lists(
 )
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1500)
 @given(HOLDS)
 def test_the_sweep_finds_what_comparing_all_pairs_finds(
     holds: Sequence[tuple[str, int, int, int]],
@@ -137,7 +137,7 @@ def test_the_sweep_finds_what_comparing_all_pairs_finds(
         assert found == expected
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(HOLDS)
 def test_a_lower_rank_was_granted_before(holds: Sequence[tuple[str, int, int, int]]) -> None:
     script = Script()

@@ -71,6 +71,23 @@ def test_a_renewal_lengthens_the_lease_from_its_answer_on() -> None:
     assert len(found(script, ZOMBIE)) == 1
 
 
+def test_a_stranger_who_renews_with_the_holders_token_lengthens_it_too() -> None:
+    script = leased()
+    script.renew("w3", 1, 1000, 1900)
+    refused(script, 7000)
+    assert found(script, ZOMBIE) == []
+    assert len(found(script, "forged-token")) == 1
+    refused(script, 7002)
+    assert len(found(script, ZOMBIE)) == 1
+
+
+def test_a_stranger_who_was_refused_lengthens_nothing() -> None:
+    script = leased()
+    script.renew("w3", 1, 1000, 1900, fail="not-holder")
+    refused(script, 5002)
+    assert len(found(script, ZOMBIE)) == 1
+
+
 def test_one_with_unknown_outcome_may_come_at_the_last_moment() -> None:
     script = leased()
     script.renew("w1", 1, 1000, 1900, info=True)

@@ -11,6 +11,7 @@ if there are only newer writes that were under way together with it, both readin
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +25,7 @@ from workloads._trace import Trace, read_traces
 from workloads.fencing import judge
 from workloads.lost import losses
 
+pytestmark = pytest.mark.once
 OF_THE_ORDER = {
     "stale-owner-write",
     "forgotten-fence",
@@ -88,7 +90,7 @@ def says_it_itself(calls: Sequence[Call]) -> set[int]:
     return found
 
 
-@settings(max_examples=4000, deadline=None)
+@settings(max_examples=4000)
 @given(histories())
 def test_something_is_found_exactly_when_no_order_is_legal(script: Script) -> None:
     calls = script.calls()
@@ -98,10 +100,10 @@ def test_something_is_found_exactly_when_no_order_is_legal(script: Script) -> No
 
 
 def order_of(trace: Trace) -> Order:
-    return judge_order(trace, gather(trace, frozenset()), KeyLog(), fenced=False)
+    return judge_order(trace, gather(trace, frozenset()), KeyLog(), fence="none")
 
 
-@settings(max_examples=4000, deadline=None)
+@settings(max_examples=4000)
 @given(histories())
 def test_each_finding_has_the_name_that_pairs_of_clusters_prove(script: Script) -> None:
     trace = only_trace(script)
@@ -153,7 +155,7 @@ def whole(group: Group) -> list[Step]:
     return [write_step(write, must=True), *sights]
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=2000)
 @given(histories(workers="ab"))
 def test_lost_writes_are_those_of_the_definition(script: Script) -> None:
     trace = only_trace(script)

@@ -14,6 +14,7 @@ from tests.simulated_faults import ALL, cut_worker, kill_worker
 from tests.simulation import Bug, simulate
 from workloads.fencing import judge
 
+pytestmark = pytest.mark.once
 TROUBLES = (0.0, 0.02, 0.1)
 
 

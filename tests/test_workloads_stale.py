@@ -1,5 +1,6 @@
 """Writes of an older owner: what proves them, what they cost, and what only looks like them."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -383,6 +384,34 @@ def test_the_log_can_show_that_the_highest_token_was_forgotten() -> None:
         Accept("k0", "e1", 1, accepted=True, highest=1),
     ]
     assert "forgotten-fence" in names(judge(script.evidence(fence="checked")))
+
+
+def test_a_log_that_names_no_highest_token_after_a_restart_has_lost_it() -> None:
+    script = forgetful()
+    script.log = [
+        Accept("k0", "e0", 1, accepted=True, highest=None),
+        Accept("k0", "fence", 2, accepted=True, highest=1),
+        Accept("k0", "e1", 1, accepted=True, highest=None),
+    ]
+    assert "forgotten-fence" in names(judge(script.evidence(fence="checked")))
+    script.log = [replace(entry, highest=None) for entry in script.log]  # it never names any
+    assert "stale-owner-write" in names(judge(script.evidence(fence="checked")))
+
+
+@pytest.mark.parametrize(
+    ("refused_at", "fence", "name"),
+    [
+        (2500, "checked", "forgotten-fence"),
+        (3100, "checked", "stale-owner-write"),
+        (2500, "guarded", "stale-owner-write"),
+    ],
+)
+def test_a_token_that_was_refused_before_is_accepted_by_a_fence_that_forgot(
+    refused_at: int, fence: str, name: str
+) -> None:
+    script = forgetful()
+    script.write("w1", "e2", 1, refused_at, refused_at + 1, fail="fenced")
+    assert name in names(judge(script.evidence(fence=fence)))
 
 
 # --------------------------------------------------------- locks without tokens

@@ -22,7 +22,11 @@ _IDLE_TRIES = 3.0  # so that a release is seen by somebody who waits
 
 @dataclass(frozen=True)
 class Plan:
-    """What one worker does: names, times in nanoseconds, and its stream of random draws."""
+    """What one worker does: names, times in nanoseconds, and its stream of random draws.
+
+    `wait_s`: it queues for the lock so long, None: it tries once, and comes again; `time_ns` is the
+    length of the run, after which nobody must wait any more.
+    """
 
     worker: str
     stream: int
@@ -33,6 +37,8 @@ class Plan:
     rounds: tuple[int, int]
     ask: bool
     retry_ns: int
+    wait_s: float | None = None
+    time_ns: int = 0
 
 
 Stage = Literal["idle", "acquire", "round", "read", "check", "write", "release"]
@@ -43,7 +49,7 @@ class Contender:
     """A worker that wants the locks.
 
     `n` counts the values written, `draws` the random numbers used; `next_ns` is when the next round
-    may begin, `left` how many rounds this hold still has.
+    may begin, `left` how many rounds this hold still has; `until_ns` when the run ends.
     """
 
     plan: Plan
@@ -54,11 +60,14 @@ class Contender:
     next_ns: int = 0
     n: int = 0
     draws: int = 0
+    until_ns: int = -1
 
     def step(self, last: Op | None, now_ns: int) -> "tuple[Step, Contender]":
         """Go on after the last answer."""
+        if self.until_ns < 0:
+            return replace(self, until_ns=now_ns + self.plan.time_ns).step(last, now_ns)
         if self.stage == "idle" or last is None:
-            return self.step_round(now_ns) if self.stage == "round" else self._acquire()
+            return self.step_round(now_ns) if self.stage == "round" else self._acquire(now_ns)
         if self.stage == "acquire":
             return self._after_acquire(last, now_ns)
         if self.stage == "release":
@@ -78,10 +87,14 @@ class Contender:
         """Go on as a new process, which holds no lock; what was ever written stays used."""
         return replace(self, stage="idle", token=None, left=0)
 
-    def _acquire(self) -> "tuple[Step, Contender]":
+    def _acquire(self, now_ns: int) -> "tuple[Step, Contender]":
         key = self.plan.keys[below(self.plan.stream, self.draws, len(self.plan.keys))]
         going = replace(self, stage="acquire", key=key, draws=self.draws + 1)
-        return Invoke("acquire", key, {"ttl_s": self.plan.ttl_s}), going
+        asked = {"ttl_s": self.plan.ttl_s}
+        if self.plan.wait_s is not None:
+            # Who waits longer than the run would wait for a lock that nobody gives back any more.
+            asked["wait_s"] = min(self.plan.wait_s, max(0.0, (self.until_ns - now_ns) / 1e9))
+        return Invoke("acquire", key, asked), going
 
     def _after_acquire(self, last: Op, now_ns: int) -> "tuple[Step, Contender]":
         if last.type != "ok":

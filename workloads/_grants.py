@@ -2,9 +2,10 @@
 
 A *certain hold* runs from the answer to the acquire to the earliest of the request for the release
 and the request for the last acknowledged renewal plus the TTL: the service starts to count when it
-handles a request, so not before it was made.  It ends earlier when the holder is killed, since a
-service may free the lock of a session that died.  What is in doubt is left out, so two certain
-holds that overlap are a fault of the lock whichever way the doubts went.
+handles a request, so not before it was made.  The lease of a worker that queued began when it took
+its place, and was kept alive (`keep`) until its turn came.  A hold ends earlier when the holder is
+killed, since a service may free the lock of a session that died.  What is in doubt is left out, so
+two certain holds that overlap are a fault of the lock whichever way the doubts went.
 
 Owners are ranked by *level*.  Where every grant carries a fencing token, the level is the rank of
 the token.  Where a lock gives none, grants are ranked by real time: acquires whose intervals
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from harness.history import Call
+from workloads._waits import Waits, lost_in_queue
 from workloads._words import done_ns, show
 
 
@@ -29,7 +31,9 @@ class ShapeError(Exception):
 class Grant:
     """An acknowledged acquire with what followed from it.
 
-    `renewals` are the acknowledged ones, `release` the first one asked for, whatever its outcome.
+    `renewals` are the acknowledged ones, those of the queue first; `lost` says that the service had
+    called the lease ended while its owner still queued.  `release` is the first one asked for,
+    whatever its outcome.
     `left_ns` is when the worker turned away from it: it asked for the release, or for another lock,
     or was killed, which was ordered at `killed_ns`.
     """
@@ -41,6 +45,7 @@ class Grant:
     release: Call | None
     left_ns: float
     killed_ns: float = inf
+    lost: Call | None = None
 
     @property
     def worker(self) -> str:
@@ -139,6 +144,16 @@ def make_grants(
     )
     renewals: dict[int, list[Call]] = defaultdict(list)
     releases: dict[int, Call] = {}
+    waits = Waits.of(won)
+    for call in followed.get("keep", ()):
+        waited = waits.of_keep(call)
+        if waited is not None and call.outcome == "ok":
+            renewals[waited.index].append(call)
+    lost = {
+        waited.index: call
+        for call in followed.get("keep", ())
+        if (waited := waits.of_keep(call)) is not None and lost_in_queue(waited, call)
+    }
     for call in followed.get("renew", ()):
         grant = own.latest(call, call.token if tokens else None)
         if grant is not None and call.outcome == "ok":
@@ -157,7 +172,18 @@ def make_grants(
         renewed = tuple(renewals.get(call.index, ()))
         killed_ns = _first_from(killed.get(call.worker, ()), call.call_ns)
         left_ns = min(left_ns, killed_ns)
-        made.append(Grant(call, level[rank], _ttl_ns(call), renewed, release, left_ns, killed_ns))
+        made.append(
+            Grant(
+                call,
+                level[rank],
+                _ttl_ns(call),
+                renewed,
+                release,
+                left_ns,
+                killed_ns,
+                lost.get(call.index),
+            )
+        )
     return tuple(sorted(made, key=lambda grant: grant.acquire.ret_index or 0))
 
 

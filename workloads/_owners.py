@@ -18,12 +18,14 @@ Everything is sorts, minima from above, and one sweep with a Fenwick tree: O(n l
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Literal
 
 from harness.history import Call
 from workloads._clusters import Cluster, Seen
 from workloads._storelog import KeyLog
 from workloads._trace import Trace, Write
+from workloads._words import refusal
 
 Proof = Literal["order", "over", "store-log", "read"]
 
@@ -63,8 +65,8 @@ class Order:
     late: tuple[LateSight, ...]
 
 
-def judge_order(trace: Trace, seen: Seen, log: KeyLog, *, fenced: bool) -> Order:
-    """Compare every owner with the newer ones; `fenced`: there may be a fence to forget."""
+def judge_order(trace: Trace, seen: Seen, log: KeyLog, fence: str | None) -> Order:
+    """Compare every owner with the newer ones; `fence` is what the resource does with tokens."""
     stale, doubtful = _by_clock(seen.clusters)
     for write, over in _by_answer(trace, seen):
         stale.setdefault(write.call.index, StaleWrite(write, over, "over"))
@@ -84,8 +86,8 @@ def judge_order(trace: Trace, seen: Seen, log: KeyLog, *, fenced: bool) -> Order
                 cluster.write, _write(newer), "read", certain=False, seen_by=cluster.last
             )
     found = sorted(stale.values(), key=lambda s: s.write.call.index)
-    if fenced:
-        found = _mark_forgotten(found, seen, log)
+    if fence != "none":
+        found = _mark_forgotten(found, trace, seen, log, fence)
     return Order(tuple(found), tuple(late))
 
 
@@ -175,13 +177,24 @@ def _later(one: Cluster | None, other: Cluster | None) -> Cluster | None:
     return other if other.call_ns > one.call_ns else one
 
 
-def _mark_forgotten(found: Sequence[StaleWrite], seen: Seen, log: KeyLog) -> list[StaleWrite]:
+def _mark_forgotten(
+    found: Sequence[StaleWrite], trace: Trace, seen: Seen, log: KeyLog, fence: str | None
+) -> list[StaleWrite]:
     """Mark the stale writes that prove that the resource no longer knew of a newer owner.
 
     Such a write overwrote something older although a newer owner's write, asked for after that
     older one was answered, had taken effect before: nothing but a loss brings the older one back.
+    Or its token, or a higher one, had been refused before: a fence that keeps what it has seen
+    refuses it for ever (one that asks the lock service may just have met the end of a lease).  Or
+    the resource's own log says what it still knew.
     """
     asked = [(stale.write.level, float(stale.write.call.call_ns)) for stale in found]
+    refused = sorted(
+        (write.call.ret_ns, write.level)
+        for write in trace.writes
+        if fence != "guarded" and refusal(write.call) == "fenced" and write.call.ret_ns is not None
+    )
+    highest = list(accumulate((level for _, level in refused), max, initial=-1))
     marked = []
     for stale, newer in zip(found, latest_above(seen.clusters, asked), strict=True):
         under = seen.over.get(stale.write.call.index)
@@ -191,6 +204,8 @@ def _mark_forgotten(found: Sequence[StaleWrite], seen: Seen, log: KeyLog) -> lis
             and under.level <= stale.write.level
             and under.ret_ns < newer.call_ns
         )
-        forgotten = lost or stale.write.call.value in log.forgot
+        before = bisect_left(refused, (stale.write.call.call_ns, -1))
+        turned = highest[before] >= stale.write.level
+        forgotten = lost or turned or stale.write.call.value in log.forgot
         marked.append(replace(stale, forgotten=True) if forgotten else stale)
     return marked

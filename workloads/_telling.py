@@ -62,6 +62,11 @@ def headline(
             f"{count(summed.forged_refused, 'use')} of a token that was never granted to its user"
             f" {'was' if summed.forged_refused == 1 else 'were'} refused, of {summed.forged} tried."
         )
+    if not summed.attempts and summed.lost_places:
+        return (
+            f"{count(summed.lost_places, 'lease')} ended in the queue for the lock, and the service"
+            f" refused the lock to {summed.lost_refused} of the owners."
+        )
     takeovers = count(summed.takeovers, "takeover")
     attempts = count(summed.attempts, "stale write")
     if not summed.refused:

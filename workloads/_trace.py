@@ -25,7 +25,7 @@ from workloads._grants import (
 )
 from workloads._words import show
 
-OPERATIONS = frozenset({"acquire", "renew", "check", "read", "write", "release"})
+OPERATIONS = frozenset({"acquire", "keep", "renew", "check", "read", "write", "release"})
 _REASONS_MAX = 20
 
 

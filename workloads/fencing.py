@@ -19,6 +19,7 @@ from harness.evidence import Evidence
 from harness.generator import Generator
 from harness.rng import stream
 from harness.spec import RunSpec
+from harness.target import Queueing, Target
 from harness.units import parse_seconds
 from harness.verdict import Verdict, decide
 from workloads._beliefs import Watch, belief_notes, beliefs, watch
@@ -59,6 +60,10 @@ def _rounds(value: object) -> tuple[int, int]:
     return span
 
 
+def _maybe_seconds(value: object) -> float | None:
+    return None if value is None else parse_seconds(value)
+
+
 def _text(description: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "description": description})
 
@@ -87,6 +92,11 @@ class Fencing:
         retry: Annotated[
             float, BeforeValidator(parse_seconds), _text("pause between tries to acquire")
         ] = "50ms"  # type: ignore[assignment] # validated like any other input
+        wait: Annotated[
+            float | None,
+            BeforeValidator(_maybe_seconds),
+            _text("queue for the lock so long, in the service, instead of trying again"),
+        ] = None
 
     def __init__(self, **options: Any) -> None:
         self.options = self.Options(**options)
@@ -110,6 +120,12 @@ class Fencing:
         readers = [FinalReader(self._keys(), retry_ns) for _ in names[spec.workers :]]
         return [*contenders, *readers]
 
+    def unsuitable(self, lock: Target, store: Target) -> str | None:
+        """Return why workers cannot do with these targets what the options say."""
+        if self.options.wait is None or (isinstance(lock, Queueing) and lock.queues):
+            return None
+        return f"wait needs a lock for which one can queue, and {lock.name} as given is none"
+
     def check(self, evidence: Evidence) -> Verdict:
         """Judge a run by its evidence; raises MalformedHistoryError."""
         return judge(evidence)
@@ -129,6 +145,8 @@ class Fencing:
             rounds=self.options.rounds,
             ask=self.options.check,
             retry_ns=round(self.options.retry * 1e9),
+            wait_s=self.options.wait,
+            time_ns=round(spec.time_s * 1e9),
         )
 
 
@@ -186,7 +204,7 @@ def judge(evidence: Evidence) -> Verdict:
 
 def _key(trace: Trace, log: KeyLog, known: _Known, evidence: Evidence, acked: int) -> _Judged:
     seen = gather(trace, log.accepted)
-    order = judge_order(trace, seen, log, fenced=evidence.fence != "none")
+    order = judge_order(trace, seen, log, evidence.fence)
     lost = losses(trace, seen, order.stale)
     held = beliefs(trace, known.watched)
     zombies, told = zombie_leases(trace, known.unrest)

@@ -5,17 +5,22 @@ acknowledged before the later was asked for) must bring growing tokens, and no t
 order in which answers arrive proves nothing: in a healthy hand-over the next owner's answer may
 come before the previous owner's release is acknowledged.  A worker that is granted what it already
 holds (a re-entrant lock) endangers nobody and is left out.
+
+A grant to a lease that the service itself had called ended (see `unearned-hold`) has no certain
+hold by that lease.  Its holder was told all the same that the lock is his, and nothing could end
+that: until he turns away from it, it collides with any certain hold of somebody else.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from math import inf
 
 from harness.verdict import Anomaly
 from workloads._grants import Grant
 from workloads._result import Result, found
 from workloads._trace import Trace
-from workloads._words import instant, length
+from workloads._words import done_ns, instant, length
 
 
 def grant_faults(trace: Trace) -> list[Result]:
@@ -32,7 +37,9 @@ def grant_faults(trace: Trace) -> list[Result]:
 def _duplicates(key: str, grants: Sequence[Grant]) -> Iterable[Anomaly]:
     """Sweep over the certain holds by their start, keeping the two that reach furthest."""
     furthest: list[Grant] = []  # of different workers
-    for grant in grants:  # in the order of their starts
+    dead = {grant.acquire.index for grant, _ in dead_waiters(grants)}
+    for given in grants:  # in the order of their starts
+        grant = _as_told(given) if given.acquire.index in dead else given
         if grant.end_ns <= grant.start_ns:
             continue
         other = next((g for g in furthest if g.worker != grant.worker), None)
@@ -40,6 +47,30 @@ def _duplicates(key: str, grants: Sequence[Grant]) -> Iterable[Anomaly]:
             yield _duplicate(key, other, grant)
         best = {g.worker: g for g in sorted([*furthest, grant], key=lambda g: g.end_ns)}
         furthest = sorted(best.values(), key=lambda g: -g.end_ns)[:2]
+
+
+def dead_waiters(grants: Sequence[Grant]) -> list[tuple[Grant, Grant]]:
+    """Return the grants that no moment is left for, each with who held the lock meanwhile.
+
+    A grant is made between the request and the answer, and before its lease has ended.  Where
+    somebody else certainly held the lock until the service called that lease ended, there is none.
+    """
+    found = []
+    for grant in grants:
+        if grant.lost is None:
+            continue
+        ended_ns = done_ns(grant.lost)
+        for other in grants:
+            covers = other.start_ns <= grant.acquire.call_ns and ended_ns <= other.end_ns
+            if covers and other.worker != grant.worker:
+                found.append((grant, other))
+                break
+    return found
+
+
+def _as_told(grant: Grant) -> Grant:
+    """Return a grant that no lease ends, only its holder."""
+    return replace(grant, ttl_ns=None, killed_ns=grant.left_ns)
 
 
 def _duplicate(key: str, one: Grant, two: Grant) -> Anomaly:

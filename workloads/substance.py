@@ -1,7 +1,8 @@
 """Whether enough happened for a pass to mean something, and how close it was to trouble.
 
 A run in which nobody took over, or in which no old owner came back to write, says nothing about the
-fence, unless forged tokens were its only fault, and were tried.  A run in which the system answered
+fence, unless forged tokens were its only fault, and were tried, or unless only waiters were hit,
+and the lease of one ended in the queue.  A run in which the system answered
 nothing before, during or after the faults says nothing about the faults.
 """
 
@@ -20,6 +21,7 @@ from workloads._clusters import Seen
 from workloads._grants import Grant
 from workloads._owners import Order
 from workloads._trace import OPERATIONS, Trace
+from workloads._waits import lost_places
 from workloads._words import count, done_ns, made_up, refusal
 
 _NEEDED = ("acquire", "write", "read")
@@ -30,7 +32,8 @@ class Tally:
     """What happened on one key, or on all of them.
 
     `attempts` are writes of owners that had been superseded; `forged` are writes, renewals and
-    releases by somebody who was never granted what he used.  `takeover_ns`: from the end of an
+    releases by somebody who was never granted what he used.  `lost_places` are
+    answered acquires whose lease had ended in the queue.  `takeover_ns`: from the end of an
     unreleased lease to the next grant; `renewal_ns`: from a renewal's answer to the end of the
     lease that it found.
     """
@@ -44,6 +47,8 @@ class Tally:
     late_effects: int
     forged: int = 0
     forged_refused: int = 0
+    lost_places: int = 0
+    lost_refused: int = 0
 
 
 def tally(trace: Trace, seen: Seen, order: Order) -> Tally:
@@ -53,6 +58,7 @@ def tally(trace: Trace, seen: Seen, order: Order) -> Tally:
     late = [w for w in trace.writes if later_ns[w.level] < w.call.call_ns]
     attempts = [w for w in late if w.grant is not None]
     forged = _forged(trace)
+    lost = lost_places(trace.of("acquire"), trace.of("keep")).values()
     return Tally(
         takeovers=len(superseded),
         attempts=len(attempts),
@@ -70,6 +76,8 @@ def tally(trace: Trace, seen: Seen, order: Order) -> Tally:
         ),
         forged=len(forged),
         forged_refused=sum(refusal(call) in ("fenced", "not-holder") for call in forged),
+        lost_places=len(lost),
+        lost_refused=sum(refusal(call) == "not-holder" for call in lost),
     )
 
 
@@ -102,6 +110,8 @@ def add(tallies: Sequence[Tally]) -> Tally:
         late_effects=sum(t.late_effects for t in tallies),
         forged=sum(t.forged for t in tallies),
         forged_refused=sum(t.forged_refused for t in tallies),
+        lost_places=sum(t.lost_places for t in tallies),
+        lost_refused=sum(t.lost_refused for t in tallies),
     )
 
 
@@ -140,6 +150,8 @@ def stats(traces: Iterable[Trace], summed: Tally, lost: int) -> dict[str, Any]:
         "late_effects": summed.late_effects,
         "forged_attempts": summed.forged,
         "forged_refused": summed.forged_refused,
+        "lost_places": summed.lost_places,
+        "lost_places_refused": summed.lost_refused,
     }
 
 
@@ -149,6 +161,9 @@ def vacuous(traces: Sequence[Trace], summed: Tally, evidence: Evidence) -> list[
     if _only_forgeries(evidence):
         if not summed.forged:
             missing.append("nobody tried a token that he was never granted")
+    elif _only_waiters(evidence):
+        if not summed.lost_places:
+            missing.append("no worker was answered whose lease had ended in the queue")
     else:
         if not summed.takeovers:
             missing.append("no lock was taken over while its old owner was out")
@@ -168,6 +183,11 @@ def _only_forgeries(evidence: Evidence) -> bool:
     """Whether the faults of this run put no owner out: then it is about forged tokens alone."""
     kinds = [window.kind for window in evidence.windows]
     return bool(kinds) and all(kind.startswith("authority") for kind in kinds)
+
+
+def _only_waiters(evidence: Evidence) -> bool:
+    """Whether the faults of this run hit none but those who queue."""
+    return bool(evidence.windows) and all(w.who == "waiter" for w in evidence.windows)
 
 
 def _around_faults(traces: Sequence[Trace], evidence: Evidence) -> list[str]:

@@ -4,6 +4,10 @@ The answer to its last acquire was a refusal, or is not known, and after that an
 says that it holds the lock: as its belief, as a check that it answers with yes, or by renewing on
 its own account.  A word about an earlier grant that it really had is late, not unearned, and is
 judged elsewhere; a write proves nothing, since it is the harness that asks for it.
+
+A grant to a worker that queued is unearned when no moment is left at which it could have been made:
+until the service called the worker's lease ended, somebody else certainly held the lock, and from
+then on there was no lease to grant it to.
 """
 
 from bisect import bisect_right
@@ -15,9 +19,11 @@ from harness.history import Call
 from harness.op import Op
 from harness.verdict import Anomaly
 from workloads._beliefs import Watch
+from workloads._grants import Grant
 from workloads._result import Result, found
 from workloads._trace import Trace
-from workloads._words import instant, made_up, said_held
+from workloads._words import done_ns, instant, made_up, said_held
+from workloads.granting import dead_waiters
 
 NAME = "unearned-hold"
 
@@ -40,7 +46,10 @@ def unearned_holds(trace: Trace, watched: Watch, ops: Sequence[Op]) -> Result:
         tries.setdefault(call.worker, []).append(call)
     refused = sum(call.outcome in ("fail", "info") for call in trace.of("acquire"))
     earned_ns = _asked_ns(trace)
-    first: dict[int, Anomaly] = {}
+    first = {
+        grant.acquire.index: _dead_waiter(trace, grant, holder)
+        for grant, holder in dead_waiters(trace.grants)
+    }
     for word in sorted(_words(trace, watched), key=lambda word: word.time_ns):
         mine = tries.get(word.worker, [])
         place = bisect_right(mine, word.time_ns, key=lambda call: call.call_ns)
@@ -54,7 +63,30 @@ def unearned_holds(trace: Trace, watched: Watch, ops: Sequence[Op]) -> Result:
         # What comes after the end of a record that was cut may be about a grant that it lacks.
         if answered.time_ns < word.time_ns <= ops[-1].time_ns and not earned:
             first.setdefault(last.index, _anomaly(trace, last, answered, word))
-    return found(NAME, refused, first.values())
+    queued = sum(grant.lost is not None for grant in trace.grants)
+    return found(NAME, refused + queued, first.values())
+
+
+def _dead_waiter(trace: Trace, grant: Grant, holder: Grant) -> Anomaly:
+    assert grant.lost is not None
+    return Anomaly(
+        name=NAME,
+        sentence=(
+            f"{grant.worker} was granted {trace.key} at {instant(grant.start_ns)}, although the"
+            f" service had said at {instant(done_ns(grant.lost))} that its lease had ended while it"
+            f" queued; {holder.worker} certainly held {trace.key} all that time."
+        ),
+        ops=(holder.acquire.index, grant.lost.index, grant.acquire.index),
+        time_ns=grant.start_ns,
+        key=trace.key,
+        size_s=(grant.start_ns - done_ns(grant.lost)) / 1e9,
+        details={
+            "acquire": grant.acquire.index,
+            "worker": grant.worker,
+            "holder": holder.worker,
+            "lost": grant.lost.index,
+        },
+    )
 
 
 def _words(trace: Trace, watched: Watch) -> Iterable[Word]:

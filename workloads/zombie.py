@@ -4,7 +4,8 @@ The witness is an attempt to acquire that the service itself refused as `held`, 
 that no grant can possibly be in force.  A grant may be in force until a release of it was
 acknowledged, until somebody else was granted the lock, or until its lease has run out, counted from
 the *answer* to the last renewal.  A renewal with unknown outcome may come at any later time, but
-only while the lease still lives: it can lengthen it by one TTL.
+only while the lease still lives: it can lengthen it by one TTL.  So can one by a stranger with the
+holder's token.
 
 The margin after a release is one second.  After the end of a lease it is one TTL and a second:
 services end leases lazily, and may give each its full TTL again, once, without a fault that anybody
@@ -114,9 +115,12 @@ def _claims(trace: Trace) -> Iterable[Claim]:
         if call.outcome == "ok" and (grant := trace.grant_of(call)) is not None
     }
     doubtful: dict[int, int] = {}
+    by_token = {grant.token: grant for grant in trace.grants} if trace.tokens else {}
     for call in trace.of("renew"):
         grant = trace.grant_of(call)
-        if call.outcome in ("info", "open") and grant is not None:
+        by_owner = grant is not None
+        grant = grant or by_token.get(call.token)  # a stranger may have renewed it as well
+        if grant is not None and call.outcome in ("info", "open", *(() if by_owner else ("ok",))):
             doubtful[grant.acquire.index] = doubtful.get(grant.acquire.index, 0) + 1
     next_ns = trace.earliest_above((grant.level, grant.start_ns) for grant in trace.grants)
     for grant in trace.grants:

@@ -27,9 +27,10 @@ def doctor(*, as_json: bool) -> int:
 
 def heal() -> int:
     """Undo what dead runs left, and print what was done."""
+    from harness.docker.sweep import heal as remove_containers
     from harness.heal import heal as undo
 
-    done = undo()
+    done = [*undo(), *remove_containers()]
     for line in done:
         out(printable(line))
     if not done:

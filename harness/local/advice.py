@@ -10,7 +10,7 @@ from pathlib import Path
 from harness.errors import SandboxError
 from harness.local.sandbox import StepFailed
 
-DOCKER = "use a Linux machine; the Docker backend, which this needs, is not in this version yet"
+DOCKER = "use a Linux machine"
 
 
 def require_linux() -> None:

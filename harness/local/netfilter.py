@@ -259,11 +259,14 @@ class Netfilter:
 
     def _drain(self) -> None:
         """Throw away further answers to a failed batch; the kernel sends all of them at once."""
+        self._socket.setblocking(False)
         try:
             while True:
-                self._socket.recv(1 << 18, socket.MSG_DONTWAIT)
+                self._socket.recv(1 << 18)
         except BlockingIOError:
             return
+        finally:
+            self._socket.settimeout(_TIMEOUT_S)
 
 
 def _packets(rule_attributes: bytes) -> int:

@@ -6,10 +6,10 @@ namespaces, containers and hosts is in here; nothing else knows where a run live
 """
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 from harness.node import Node
 from harness.site import Links, Messages, Network
@@ -17,7 +17,11 @@ from harness.spec import RunSpec
 from harness.target import Place, Target
 from harness.trick import Part
 
-_MODULES = {"local": "harness.local.backend"}
+_MODULES = {
+    "local": "harness.local.backend",
+    "docker": "harness.docker.backend",
+    "ssh": "harness.ssh.backend",
+}
 BACKENDS = tuple(_MODULES)
 
 Reached = Literal["accepted", "refused", "silent"]
@@ -76,6 +80,15 @@ class Lab(Protocol):
 
     async def reach(self, place: Place, bound_s: float) -> Reached:
         """Connect to a server's port from a place that no fault cuts off."""
+        ...
+
+
+@runtime_checkable
+class Watchful(Protocol):
+    """Ability of a lab: notice by itself that something is amiss on a node."""
+
+    def watch(self, report: Callable[[str], None]) -> None:
+        """From now on, report it in the event loop that runs now."""
         ...
 
 

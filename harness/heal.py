@@ -3,7 +3,8 @@
 A run is dead when its ledger is not locked.  A process is touched only if boot, pid namespace, pid
 in that namespace and start time are those that the ledger names.  On the local backend the sandbox
 dies with its harness, so there is usually nothing to do but to close the ledger; if a sandbox did
-survive, ending its first process removes all of it.
+survive, ending its first process removes all of it.  Hosts heal themselves, and containers are
+found by their label.
 """
 
 import contextlib
@@ -17,6 +18,11 @@ from pathlib import Path
 from harness import procfs
 from harness.ledger import ledger_folder, read
 from harness.node import ProcessId
+
+_ELSEWHERE = {
+    "ssh": "its hosts end by themselves what it left there, in seconds: nothing to do from here",
+    "docker": "its containers are found by their label, and removed",
+}
 
 
 def heal(folder: Path | None = None) -> list[str]:
@@ -58,6 +64,9 @@ def _heal_dead(path: Path) -> Iterator[str]:
         return
     if head["boot"] != procfs.boot_id():
         yield "from before the last boot: nothing can be left"
+        return
+    if head["backend"] != "local":  # the pids that its ledger names are not those of this machine
+        yield _ELSEWHERE[head["backend"]]
         return
     inode = head["pid_namespace"]
     touched = False

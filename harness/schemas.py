@@ -12,8 +12,10 @@ from typing import Any
 def published() -> dict[str, dict[str, Any]]:
     """Return every published schema by its file name."""
     from harness import protocol, results, runfile, suite
+    from harness.ssh import inventory
 
     return {
+        "inventory.schema.json": inventory.inventory_schema(),
         "results.schema.json": results.schema(),
         "run.schema.json": runfile.run_schema(),
         "suite.schema.json": suite.suite_schema(),

@@ -1,0 +1,139 @@
+"""Whole runs on hosts over SSH: the same verdicts as on this machine, and a lost host is told."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.inside import inside
+from tests.live import until
+from tests.support_hosts import ROOT, Hosts, hosts, needs_sshd
+
+pytestmark = [pytest.mark.ssh, needs_sshd]
+
+RUN_FILE = """
+lock: atlasmart
+store: atlasmart[fence={fence}]
+workers: 2
+readers: 1
+ttl: 1s
+time: {time}
+seed: 3
+stop_on_failure: true
+faults: {faults}
+"""
+PAUSE = "pause:who=holder,at=before-write,for=2.5leases,count=1"
+MANY = [
+    PAUSE,
+    "partition:who=w1,shape=worker-lock,at=4s,for=1s",
+    "kill:who=store1,at=6s,for=0.5s",
+    "disk:who=store1,at=7.5s,for=0.5s",
+]
+
+
+def start(
+    folder: Path, fence: str, faults: Sequence[str], *words: str, time: str = "4s"
+) -> tuple["subprocess.Popen[bytes]", Path]:
+    """Start a run, with a folder for everything that it writes."""
+    file = folder / "run.yaml"
+    file.write_text(RUN_FILE.format(fence=fence, faults=json.dumps(faults), time=time))
+    argv = [sys.executable, "-P", "-m", "harness.cli", "run", str(file), "--json", *words]
+    with (folder / "stdout").open("wb") as said, (folder / "stderr").open("wb") as errors:
+        run = subprocess.Popen(
+            [*argv, "--out", str(folder / "runs")],
+            env=os.environ | {"XDG_STATE_HOME": str(folder / "state")},
+            stdout=said,
+            stderr=errors,
+        )
+    return run, folder
+
+
+def outcome(run: "subprocess.Popen[bytes]", folder: Path) -> dict[str, Any]:
+    run.wait(120)
+    said = (folder / "stdout").read_bytes()
+    assert said, (folder / "stderr").read_text()
+    results = json.loads(said)["results"]
+    verdict = results["verdict"]
+    lines = (folder / "runs" / "latest" / "faults.jsonl").read_text().splitlines()
+    windows = [json.loads(line) for line in lines]
+    return {
+        "verdict": verdict["verdict"],
+        "anomalies": sorted({anomaly["name"] for anomaly in verdict["anomalies"]}),
+        "unknown": verdict["unknown"],
+        "error": results["error"],
+        "code": run.returncode,
+        "grades": sorted(f"{window['kind']}: {window['grade']}" for window in windows),
+    }
+
+
+def spread(made: Hosts) -> list[str]:
+    """Each server and contender on a host of its own, the reader on the controller's machine."""
+    nodes = {"h1": ["lock*"], "h2": ["store*"], "h3": ["w1"], "h4": ["w2"]}
+    made.write(**{name: {"nodes": patterns} for name, patterns in nodes.items()})
+    made.add({"name": "here", "local": True, "address": "10.77.0.1", "nodes": ["r1"]})
+    return list(nodes)
+
+
+def over_ssh() -> list[Any]:
+    with hosts(4) as made:
+        names = spread(made)
+        words = ("--backend", "ssh", "--inventory", str(made.path))
+        folders = [Path(tempfile.mkdtemp(dir=ROOT)) for _ in range(2)]
+        found = [
+            outcome(*start(folders[0], "none", [PAUSE], *words)),
+            outcome(*start(folders[1], "checked", MANY, *words, time="9s")),
+        ]
+        until(lambda: all(len(made.place(n).processes()) == 2 for n in names), "quiet hosts")
+        return [*found, [made.nft(name, "list", "ruleset") for name in names]]
+
+
+def test_faults_are_proven_and_a_pause_gives_the_verdict_of_the_local_backend(
+    tmp_path: Path,
+) -> None:
+    local, folder = start(tmp_path, "none", [PAUSE])
+    with local:
+        unfenced, fenced, rules = inside(over_ssh)
+        here = outcome(local, folder)
+    assert unfenced["grades"] == here["grades"] == ["pause: installed"], unfenced
+    assert unfenced["verdict"] == here["verdict"] == "fail", unfenced
+    assert "stale-owner-write" in unfenced["anomalies"]
+    assert "stale-owner-write" in here["anomalies"]
+    assert fenced["verdict"] == "pass", fenced
+    assert fenced["grades"] == [
+        f"{kind}: installed" for kind in ("disk", "kill", "partition", "pause")
+    ]
+    assert rules == [""] * 4
+
+
+def frozen() -> dict[str, Any]:
+    """Freeze the whole host of a worker while it works."""
+    with hosts(4) as made:
+        spread(made)
+        folder = Path(tempfile.mkdtemp(dir=ROOT))
+        words = ("--backend", "ssh", "--inventory", str(made.path))
+        run = start(folder, "none", [], *words, time="9s")
+        history = folder / "runs" / "latest" / "history.jsonl"
+        until(lambda: run[0].poll() is not None or _worked(history), "w2 to work")
+        assert run[0].poll() is None, outcome(*run)
+        made.place("h4").stop("test")
+        return outcome(*run) | {"log": (folder / "runs/latest/logs/w2.log").read_text()}
+
+
+def _worked(history: Path) -> bool:
+    return history.exists() and b'"w2"' in history.read_bytes()
+
+
+def test_a_frozen_host_is_told_and_never_a_pass() -> None:
+    found = inside(frozen)
+    assert found["verdict"] == "unknown"
+    assert found["code"] == 2
+    texts = [entry["text"] for entry in found["unknown"] if entry["reason"] == "harness-error"]
+    said = "the loss of its host: host h4: nothing was heard of it for 5."
+    assert f"worker w2: it ended with {said}" in texts[0]
+    assert said in found["log"]

@@ -5,6 +5,8 @@ PYTHONS := python3.11 python3.12 python3.13
 # The first Python that is there and works (a version manager's stub may be there and not work).
 PYTHON ?= $(shell for p in $(PYTHONS) python3; do $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV ?= .venv
+GROUP ?= dev
+JOBS ?= 3
 BIN := $(VENV)/bin
 
 .PHONY: run test test-one test-all lint format docs bench clean
@@ -14,18 +16,22 @@ run: $(VENV)/run.stamp
 
 test: lint test-all
 
-# The whole suite on the first supported Python that is found; on each other one all but the tests
-# that start sandboxes and products: what differs between Pythons is the language, not the kernel.
+# The whole suite on the first supported Python that is found.  On each other one what differs there is
+# the language: not the kernel and the products (`sandbox`, `docker`, `ssh`, `real`), not what thousands
+# of random histories say of an algorithm, nor our own text (`once`).
 test-all:
-	@marks=; for p in $(PYTHONS); do \
+	@echo "== $(PYTHON)"
+	@$(MAKE) --no-print-directory test-one
+	@for p in $(filter-out $(PYTHON),$(PYTHONS)); do \
 	  $$p -c '' 2>/dev/null || { echo "$$p: not found, skipped"; continue; }; \
 	  echo "== $$p"; \
-	  $(MAKE) --no-print-directory test-one PYTHON=$$p VENV=.venv-$$p ARGS="$$marks" || exit 1; \
-	  marks="-m 'not real and not sandbox'"; \
+	  $(MAKE) --no-print-directory test-one PYTHON=$$p VENV=.venv-$$p GROUP=test \
+	    ARGS="-m 'not sandbox and not docker and not ssh and not real and not once'" || exit 1; \
 	done
 
-test-one: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest $(ARGS)
+# Several test files at a time, in their order: a live test mostly waits.
+test-one: $(VENV)/$(GROUP).stamp
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
@@ -51,10 +57,10 @@ $(VENV)/run.stamp: pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[all]'
 	@touch $@
 
-$(VENV)/dev.stamp: pyproject.toml
+$(VENV)/$(GROUP).stamp: pyproject.toml
 	@$(MAKE) --no-print-directory $(VENV)/run.stamp VENV=$(VENV) PYTHON=$(PYTHON)
 	$(BIN)/pip install --quiet --disable-pip-version-check 'pip>=25.1'
-	$(BIN)/pip install --quiet --disable-pip-version-check --group dev
+	$(BIN)/pip install --quiet --disable-pip-version-check --group $(GROUP)
 	@touch $@
 
 clean:

@@ -2,7 +2,8 @@
 
     python bench/faults.py [KIND...] [--windows N]
 
-Each kind is measured by itself on live workers, N windows of it (100 if not said).  The times are
+Each kind is measured by itself on live workers that check their lease and think for 20 ms, N
+windows of it (100 if not said).  The times are
 those of the run's own record (`faults.jsonl`), so they include the probe that proves the fault.
 """
 
@@ -38,7 +39,7 @@ def windows(
     given = {
         "lock": f"{NOOP}:Noop",
         "store": f"{NOOP}:Noop",
-        "workload": f"{NOOP}:Hold",
+        "workload": {"name": f"{NOOP}:Hold", "options": {"think_ms": 20}},
         "faults": [f"{fault},for={length},every=20ms,count={count}"],
         "workers": 6,
         "readers": 0,
@@ -104,12 +105,34 @@ def clock(count: int) -> Iterator[Row]:
         yield from recorded(f"clock:who={name}1,{lie}", count, 0.05, **values)
 
 
+_PAIR = {"lock": "atlasmart", "store": "atlasmart", "workload": "fencing", "workers": 2}
+
+
+def kill(count: int) -> Iterator[Row]:
+    """A store that is killed, and started again on its data."""
+    yield from recorded("kill:who=store,at=500ms", count, 0.6, **_PAIR)
+
+
+def disk(count: int) -> Iterator[Row]:
+    """No room, and no writing, on the disk of a store."""
+    for what in ("full", "read-only"):
+        yield from recorded(f"disk:who=store,at=500ms,what={what}", count, 0.6, **_PAIR)
+
+
+def amnesia(count: int) -> Iterator[Row]:
+    """A store that comes back with the data of the window's beginning."""
+    yield from recorded("amnesia:who=store,at=500ms", count, 1.0, **_PAIR)
+
+
 KINDS: dict[str, Callable[[int], Iterator[Row]]] = {
     "pause": pause,
     "partition": partition,
     "link": link,
     "message": message,
     "clock": clock,
+    "kill": kill,
+    "disk": disk,
+    "amnesia": amnesia,
 }
 
 

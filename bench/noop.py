@@ -73,13 +73,14 @@ class Reads:
 class Holds:
     """Takes the lock once, then checks its lease for ever: a holder to be paused at a phase."""
 
+    think_ms: int
     held: bool = False
 
     def step(self, last: Op | None, now_ns: int) -> tuple[Step, Generator]:
         """Take the lock, then check."""
         if not self.held:
-            return Invoke("acquire", "k0", {"ttl_s": 3600.0}), Holds(held=True)
-        return Invoke("check", "k0", {"ask": False, "think_ms": 1}, token=1), self
+            return Invoke("acquire", "k0", {"ttl_s": 3600.0}), Holds(self.think_ms, held=True)
+        return Invoke("check", "k0", {"ask": False, "think_ms": self.think_ms}, token=1), self
 
 
 class Flood:
@@ -106,6 +107,9 @@ class Hold(Flood):
 
     name = "hold"
 
+    def __init__(self, think_ms: int = 1) -> None:
+        self._think_ms = think_ms
+
     def generators(self, spec: RunSpec) -> Sequence[Generator]:
         """Hold for the whole main phase."""
-        return [Holds() for _ in spec.worker_names()]
+        return [Holds(self._think_ms) for _ in spec.worker_names()]

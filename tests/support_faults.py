@@ -8,11 +8,24 @@ from typing import Any
 
 from harness.api import execute
 from harness.history import Call, read_history
+from harness.ledger import ledger_folder
 from harness.op import Op
 from harness.results import Results
 from harness.runfile import from_values
+from tests.live import NOOP
 
 FRAIL = str(Path(__file__).resolve().parent / "support_frail.py") + ":Frail"
+IDLE = {
+    "lock": f"{NOOP}:Noop",
+    "store": f"{NOOP}:Noop",
+    "workload": f"{NOOP}:Hold[think_ms=10]",
+    "workers": 3,
+    "readers": 0,
+    "ttl": "200ms",
+    "time": "2s",
+    "op_timeout": "100ms",
+}
+"""A run of three workers that hold a lock and do nothing with it."""
 
 
 @dataclass(frozen=True)
@@ -56,14 +69,32 @@ class Faulted:
         mine = [window for window in self.windows if window["kind"] == kind]
         return sorted(mine, key=lambda window: int(window["requested_ns"]))
 
+    def by_spec(self, spec: int) -> list[dict[str, Any]]:
+        """The windows of the fault that was given as number `spec`, in the order of their ends."""
+        return [window for window in self.windows if window["spec"] == spec]
 
-def faulted(tmp_path: Path, *faults: str, **keys: object) -> Faulted:
-    """Run with these faults and the keys of a run file; every window must be proven and undone."""
+
+def _run(folder: Path, faults: Sequence[str], keys: dict[str, object]) -> Faulted:
     spec = from_values({"faults": list(faults), "seed": 1, **keys})
-    result = execute(spec, tmp_path / "runs", quiet=True)
+    result = execute(spec, folder / "runs", quiet=True)
     assert result.folder is not None, result.error
     assert result.results is not None
     lines = (result.folder / "faults.jsonl").read_text().splitlines()
     windows = [json.loads(line) for line in lines]
-    assert all(window["grade"] == "installed" for window in windows), windows
     return Faulted(result.folder, result.exit_code, result.results, windows)
+
+
+def lived(folder: Path, *faults: str, **keys: object) -> Faulted:
+    """Run with these faults and the keys of a run file; it must go well and leave nothing."""
+    run = _run(folder, faults, keys)
+    assert run.results.error is None
+    assert run.results.leftover == ()
+    assert not list(ledger_folder().glob("*"))
+    return run
+
+
+def faulted(folder: Path, *faults: str, **keys: object) -> Faulted:
+    """Run with these faults and the keys of a run file; every window must be proven."""
+    run = _run(folder, faults, keys)
+    assert all(window["grade"] == "installed" for window in run.windows), run.windows
+    return run

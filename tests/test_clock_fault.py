@@ -1,7 +1,6 @@
 """The fault `clock`: on live workers, over others, across restarts, and when it has no effect."""
 
 import asyncio
-import json
 import platform
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,96 +12,61 @@ from harness.api import execute
 from harness.clocks import Glimpse, Moment, Readings
 from harness.errors import UsageError
 from harness.node import ProcessId
-from harness.runfile import read
+from harness.runfile import from_values
 from harness.site import ClockSettable, Site
 from harness.units import Duration, parse_signed
 from harness.vdso.clocks import VdsoClocks
 from harness.vdso.halt import FreeReins
 from harness.vdso.image import UnreachableError
 from nemesis.clock import Clock
-from tests.live import NOOP
 from tests.support_clocks import Program, needs_clocks
-
-HEAD = f"""
-lock: {NOOP}:Noop
-store: {NOOP}:Noop
-workload: {NOOP}:Hold
-workers: 3
-readers: 0
-ttl: 200ms
-time: 2s
-op_timeout: 100ms
-"""
-
-
-@pytest.fixture(autouse=True)
-def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
-def windows(tmp_path: Path, *faults: str) -> list[dict[str, Any]]:
-    """Run the faults; return the windows in the order of the schedule."""
-    text = HEAD + "faults:\n" + "".join(f"  - {fault}\n" for fault in faults)
-    result = execute(read(text), tmp_path / "runs", quiet=True)
-    assert result.folder is not None, result.error
-    assert result.results is not None
-    assert result.results.error is None
-    assert result.results.leftover == ()
-    assert not list((tmp_path / "state").glob("vanwinkle/ledgers/*"))
-    lines = (result.folder / "faults.jsonl").read_text().splitlines()
-    return sorted((json.loads(line) for line in lines), key=lambda w: w["spec"])
-
+from tests.support_faults import IDLE, Faulted, lived
 
 # ------------------------------------------------------------------------------- in runs
 
 
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Faulted:
+    """One run in which each worker has clock faults of another kind."""
+    keys = IDLE | {"time": "4s"}
+    return lived(
+        tmp_path_factory.mktemp("three"),
+        "clock:who=w2,at=300ms,for=300ms,clock=both,jump=-10leases",
+        "clock:who=w1,at=200ms,for=2s,jump=1h",
+        "clock:who=w1,at=700ms,for=200ms,jump=-1h",  # ends within the first
+        "clock:who=w1,at=300ms,for=1500ms,clock=monotonic,rate=3",  # the other clock
+        "clock:who=w1,at=1500ms,for=2s,jump=2h",  # outlasts the first
+        "clock:who=w3,at=200ms,for=3s,jump=1h",
+        "kill:who=w3,at=500ms,for=50ms",
+        **keys,
+    )
+
+
 @needs_clocks
 @pytest.mark.sandbox
-def test_a_worker_says_itself_what_it_was_made_to_read(tmp_path: Path) -> None:
-    (window,) = windows(tmp_path, "clock:who=w2,at=300ms,for=300ms,clock=both,jump=-10leases")
+def test_a_worker_says_itself_what_it_was_made_to_read(three: Faulted) -> None:
+    (window,) = three.by_spec(0)
     assert window["nodes"] == ["w2"]
     assert window["grade"] == "installed"
     seen = window["on"]["facts"]["w2"]
     assert seen["processes"] == 1
     assert seen["own_code"] == 0
     for off_s in (seen["wall_off_s"], seen["monotonic_off_s"], *seen["told"].values()):
-        assert off_s == pytest.approx(-2.0, abs=0.1)
+        assert off_s == pytest.approx(-2.0, abs=0.5)
     assert set(seen["told"]) == {"wall", "monotonic"}
     assert "a wall clock (-2 s) that is -2.000 s off (the program itself" in window["on"]["text"]
     after = window["off"]
     assert after["holds"]
     assert after["facts"]["w2"]["own_code"] == 1
-    assert after["facts"]["w2"]["told"]["wall"] == pytest.approx(0, abs=0.1)
+    assert after["facts"]["w2"]["told"]["wall"] == pytest.approx(0, abs=0.5)
     assert "by the kernel's own code" in after["text"]
     assert "again" not in after["facts"]
 
 
 @needs_clocks
 @pytest.mark.sandbox
-def test_speeds_strobes_and_phases(tmp_path: Path) -> None:
-    found = windows(
-        tmp_path,
-        "clock:who=holder,at=before-write,for=100ms,clock=monotonic,rate=0,count=1",
-        "clock:who=w2,at=300ms,for=200ms,rate=10",
-        "clock:who=w3,at=300ms,for=150ms,every=50ms,jump=1h,strobe=20ms",
-    )
-    assert all(window["grade"] == "installed" for window in found), found
-    assert all(window["off"]["holds"] for window in found)
-    assert "monotonic clock (frozen)" in found[0]["on"]["text"]
-    assert "wall clock (at 10 times the true speed)" in found[1]["on"]["text"]
-    assert len([window for window in found if window["spec"] == 2]) >= 3
-
-
-@needs_clocks
-@pytest.mark.sandbox
-def test_a_later_lie_over_an_earlier_one(tmp_path: Path) -> None:
-    early, inner, other, late = windows(
-        tmp_path,
-        "clock:who=w1,at=200ms,for=1s,jump=1h",
-        "clock:who=w1,at=500ms,for=200ms,jump=-1h",  # ends within the first
-        "clock:who=w1,at=300ms,for=800ms,clock=monotonic,rate=3",  # the other clock
-        "clock:who=w1,at=1000ms,for=600ms,jump=2h",  # outlasts the first
-    )
+def test_a_later_lie_over_an_earlier_one(three: Faulted) -> None:
+    early, inner, other, late = (three.by_spec(i)[0] for i in (1, 2, 3, 4))
     assert [w["grade"] for w in (inner, other, late)] == ["installed"] * 3
     assert early["grade"] == "indeterminate"  # when it ended, another lie was told
     assert "another clock fault goes on there" in early["off"]["text"]
@@ -112,44 +76,59 @@ def test_a_later_lie_over_an_earlier_one(tmp_path: Path) -> None:
 
 @needs_clocks
 @pytest.mark.sandbox
+def test_a_worker_that_is_started_again_is_lied_to_again_and_the_record_says_when(
+    three: Faulted,
+) -> None:
+    (window,), (killed,) = three.by_spec(5), three.by_spec(6)
+    assert killed["grade"] == "installed"
+    assert window["grade"] == "installed", window
+    ((pid, after_s),) = window["off"]["facts"]["again"]["w3"]
+    began, ended = (1e-9 * (killed[at] - window["on_ns"]) for at in ("on_ns", "off_ns"))
+    assert began < after_s < ended + 1, "after its death, at the latest soon after it answered"
+    assert f"process {pid} after {after_s:.3f} s" in window["off"]["text"]
+    assert window["off"]["facts"]["w3"]["own_code"] == 1
+
+
+@needs_clocks
+@pytest.mark.sandbox
+def test_speeds_strobes_and_phases(tmp_path: Path) -> None:
+    run = lived(
+        tmp_path,
+        "clock:who=holder,at=before-write,for=100ms,clock=monotonic,rate=0,count=1",
+        "clock:who=w2,at=300ms,for=200ms,rate=10",
+        "clock:who=w3,at=300ms,for=150ms,every=50ms,jump=1h,strobe=20ms",
+        **IDLE,
+    )
+    assert all(window["grade"] == "installed" for window in run.windows), run.windows
+    assert all(window["off"]["holds"] for window in run.windows)
+    assert "monotonic clock (frozen)" in run.by_spec(0)[0]["on"]["text"]
+    assert "wall clock (at 10 times the true speed)" in run.by_spec(1)[0]["on"]["text"]
+    assert len(run.by_spec(2)) >= 3
+
+
+@needs_clocks
+@pytest.mark.sandbox
 def test_clocks_of_paused_workers_and_pauses_of_lied_to_workers(tmp_path: Path) -> None:
-    found = windows(
+    run = lived(
         tmp_path,
         "pause:who=w1,at=before-write,for=50ms,every=20ms",
         "pause:who=w2,at=200ms,for=30ms,every=20ms",
         "clock:who=w1,at=200ms,for=30ms,every=10ms,jump=1h",
         "clock:who=w2,at=before-write,for=30ms,every=10ms,clock=both,rate=0.5",
+        **IDLE,
     )
-    assert {window["spec"] for window in found} == {0, 1, 2, 3}
-    assert all(window["grade"] == "installed" for window in found), [
-        window for window in found if window["grade"] != "installed"
+    assert {window["spec"] for window in run.windows} == {0, 1, 2, 3}
+    assert all(window["grade"] == "installed" for window in run.windows), [
+        window for window in run.windows if window["grade"] != "installed"
     ]
-    assert all(window["off"]["holds"] for window in found)
-
-
-@needs_clocks
-@pytest.mark.sandbox
-def test_a_worker_that_is_started_again_is_lied_to_again_and_the_record_says_when(
-    tmp_path: Path,
-) -> None:
-    window, killed = windows(
-        tmp_path,
-        "clock:who=w1,at=200ms,for=1500ms,jump=1h",
-        "kill:who=w1,at=400ms,for=50ms",
-    )
-    assert killed["grade"] == "installed"
-    assert window["grade"] == "installed", window
-    ((pid, after_s),) = window["off"]["facts"]["again"]["w1"]
-    assert 0.2 < after_s < 1.5
-    assert f"process {pid} after {after_s:.3f} s" in window["off"]["text"]
-    assert window["off"]["facts"]["w1"]["own_code"] == 1
+    assert all(window["off"]["holds"] for window in run.windows)
 
 
 @needs_clocks
 @pytest.mark.sandbox
 def test_what_cannot_be_is_refused_before_anything_is_hit(tmp_path: Path) -> None:
     fault = "clock:who=w1,at=200ms,for=100ms,clock=monotonic,jump=-87000h"
-    result = execute(read(HEAD + f"faults: ['{fault}']\n"), tmp_path / "runs", quiet=True)
+    result = execute(from_values(IDLE | {"faults": [fault]}), tmp_path / "runs", quiet=True)
     assert result.results is not None
     assert "its monotonic clock cannot jump back" in (result.results.error or "")
     assert result.exit_code == 255
@@ -172,7 +151,7 @@ def test_what_cannot_be_is_refused_before_anything_is_hit(tmp_path: Path) -> Non
 )
 def test_options_that_make_no_sense_are_told(options: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        read(HEAD + f"faults:\n  - clock:who=w1,at=100ms,{options}\n")
+        from_values(IDLE | {"faults": [f"clock:who=w1,at=100ms,{options}"]})
 
 
 def test_signed_durations() -> None:
@@ -292,12 +271,10 @@ def test_a_place_without_the_ability_and_a_machine_without_code_are_refused() ->
     place = Place("n")
     place.clocks.unavailable = lambda: "no machine code"  # type: ignore[method-assign]
     assert Clock(jump="1s").available(Site(nodes={"n": place})) == "no machine code"
-    assert "ten years" in str(Clock(jump="100000h").available(Site(nodes={"n": Place("n")})))
 
 
 def test_options_of_leases_follow_the_run() -> None:
-    site = Site(nodes={}, ttl_s=3.0)
-    lie = Clock(jump="-2leases", rate=0.5, strobe="1leases")._lie(site)
+    lie = Clock(jump="-2leases", rate=0.5, strobe="1leases")._lie(3.0)
     assert (lie.offset_s, lie.rate, lie.strobe_s) == (-6.0, 0.5, 3.0)
 
 

@@ -82,13 +82,18 @@ def test_a_worker_waits_as_long_as_it_wants_whatever_its_clock_says(off_s: float
         with Program(WAITS.replace("ROOT", str(ROOT))) as program:
             clocks = VdsoClocks(lambda: [program.id], FreeReins())
             await clocks.skew("a", Skew(wall=Lie(off_s), monotonic=Lie(off_s)))
-            lasted = {}
-            for way in ("rest", "bell", "sleep"):
+
+            def lasted_s(way: str) -> float:
                 program.order(way)
-                lasted[way] = float(program.line())
-            assert 0.1 <= lasted["rest"] < 2
-            assert 0.1 <= lasted["bell"] < 2
-            assert lasted["sleep"] > 3 or lasted["sleep"] < 0.05  # what they are there for
+                return float(program.line())
+
+            for way in ("rest", "bell"):
+                assert 0.1 <= lasted_s(way) < 3
+            # What they are there for; a busy machine makes some waits longer, and none shorter.
+            if off_s > 0:
+                assert lasted_s("sleep") > off_s
+            else:
+                assert min(lasted_s("sleep") for _ in range(10)) < 0.1
             await clocks.true_clocks("a")
 
     asyncio.run(test())

@@ -18,12 +18,15 @@ from harness.local.network import Cuts
 from harness.shape import Shape
 from harness.site import Burst, Pair
 from tests.inside import inside
+from tests.live import until
 
 pytestmark = pytest.mark.sandbox
 
 AB: Pair = ("a", "b")
 BA: Pair = ("b", "a")
 AC: Pair = ("a", "c")
+LOST_S = 1.0  # what has not arrived by then is lost, where a shape loses packets
+BOUND_S = 30.0  # for what must arrive: a busy machine is no finding
 
 
 def run(test: Callable[[Lab, BadLinks, Cuts], Coroutine[Any, Any, Any]]) -> Any:
@@ -38,7 +41,27 @@ def run(test: Callable[[Lab, BadLinks, Cuts], Coroutine[Any, Any, Any]]) -> Any:
 async def burst(
     links: BadLinks, pair: Pair, count: int = 50, size: int = 64, gap_s: float = 0.0005
 ) -> Burst:
-    return (await links.measure([pair], count, size, gap_s, 1.5))[pair]
+    loses = links.shaped_now().get(pair, Shape()).loss > 0
+    return (await links.measure([pair], count, size, gap_s, LOST_S if loses else BOUND_S))[pair]
+
+
+def taken_in() -> int:
+    """How many packets the engine was given so far, by the kernel's count."""
+    (row,) = (r for r in Path("/proc/net/dev").read_text().splitlines() if "winkle-out" in r)
+    return int(row.split(":")[1].split()[1])
+
+
+async def hold(links: BadLinks, count: int, wait_s: float) -> "asyncio.Task[Burst]":
+    """Send packets over a link that holds them back; return when all are held, and none arrived."""
+
+    async def send() -> Burst:
+        return (await links.measure([AB], count, 64, 0.0, wait_s))[AB]
+
+    before = taken_in()
+    sending = asyncio.create_task(send())
+    await asyncio.sleep(0)  # it begins; the rest goes on in a thread
+    until(lambda: taken_in() >= before + count, "the packets to be held")
+    return sending
 
 
 async def _each(_lab: Lab, links: BadLinks, _cuts: Cuts) -> dict[str, Any]:
@@ -53,7 +76,7 @@ async def _each(_lab: Lab, links: BadLinks, _cuts: Cuts) -> dict[str, Any]:
         await links.shape("x", [AB], shape)
         seen[name] = asdict(await burst(links, AB, count))
     await links.shape("x", [AB], Shape(rate_bytes_s=100_000))
-    seen["rate"] = asdict(await burst(links, AB, 20, 1400, 0.0))
+    seen["rate"] = asdict(await burst(links, AB, 60, 1400, 0.0))
     seen["back"] = asdict(await burst(links, BA))
     seen["other"] = asdict(await burst(links, AC))
     await links.unshape("x")
@@ -107,10 +130,9 @@ def test_what_several_owners_want_adds_up_and_each_takes_back_its_own() -> None:
 async def _cut_through(_lab: Lab, links: BadLinks, cuts: Cuts) -> dict[str, Any]:
     """Cut a link that holds packets back: what is under way must not arrive either."""
     await links.shape("x", [AB, BA], Shape(delay_s=1.0))
-    sending = asyncio.create_task(links.measure([AB], 20, 64, 0.0, 1.5))
-    await asyncio.sleep(0.2)
+    sending = await hold(links, 20, 1.5)
     await cuts.cut("y", [AB])
-    under_way = (await sending)[AB]
+    under_way = await sending
     passed = await cuts.passes([AB], 1.1)
     await cuts.mend("y")
     again = await burst(links, AB)
@@ -126,16 +148,15 @@ def test_a_bad_link_does_not_bypass_a_cut() -> None:
     seen = inside(cut_through)
     assert seen["lost"] == 20
     assert seen["cut"]
-    assert 1.0 <= seen["slow_s"] < 1.4
+    assert 1.0 <= seen["slow_s"] < 2.0
 
 
 async def _released(_lab: Lab, links: BadLinks, _cuts: Cuts) -> dict[str, Any]:
     """Heal a link that holds packets back: they arrive at once."""
-    await links.shape("x", [AB], Shape(delay_s=30.0))
-    sending = asyncio.create_task(links.measure([AB], 20, 64, 0.0, 5.0))
-    await asyncio.sleep(0.3)
+    await links.shape("x", [AB], Shape(delay_s=3600.0))
+    sending = await hold(links, 20, BOUND_S)
     await links.unshape("x")
-    return asdict((await sending)[AB])
+    return asdict(await sending)
 
 
 def released() -> Any:
@@ -146,7 +167,6 @@ def test_what_is_held_arrives_when_the_link_is_good_again() -> None:
     seen = inside(released)
     assert seen["lost"] == 0
     assert seen["swapped"] == 0
-    assert 0.1 < seen["delay_s"] < 5
 
 
 async def _dead(_lab: Lab, links: BadLinks, _cuts: Cuts) -> str:

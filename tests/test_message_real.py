@@ -6,24 +6,10 @@ from typing import Any
 
 import pytest
 
-from harness.api import execute
-from harness.runfile import read
+from tests.support_faults import lived
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.real]
 
-HEAD = """
-lock: {lock}
-store: atlasmart
-workers: 2
-readers: 0
-ttl: {ttl}
-time: {time}
-op_timeout: 300ms
-seed: 5
-workload: {{name: fencing, options: {{rounds: 2}}}}
-faults:
-  - message:who=all,at=500ms,for={length},match="{match}"
-"""
 # The script that takes the lock in Valkey says NX; the transaction that does it in etcd names the
 # lock's key three times.
 CASES = [
@@ -35,28 +21,33 @@ CASES = [
 @pytest.mark.parametrize(("lock", "ttl", "time", "length", "match"), CASES)
 def test_an_acquire_whose_reply_is_lost_is_unknown_and_never_a_refusal(
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     lock: str,
     ttl: str,
     time: str,
     length: str,
     match: str,
 ) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    text = HEAD.format(lock=lock, ttl=ttl, time=time, length=length, match=match)
-    result = execute(read(text), tmp_path / "runs", quiet=True)
-    assert result.folder is not None, result.error
-    assert result.results is not None
-    assert result.results.error is None
-    assert result.results.leftover == ()
-    (window,) = lines(result.folder / "faults.jsonl")
+    run = lived(
+        tmp_path,
+        f'message:who=all,at=500ms,for={length},match="{match}"',
+        lock=lock,
+        store="atlasmart",
+        workload="fencing[rounds=2]",
+        workers=2,
+        readers=0,
+        ttl=ttl,
+        time=time,
+        op_timeout="300ms",
+        seed=5,
+    )
+    (window,) = run.windows
     assert window["grade"] == "installed", window
     (hit,) = window["on"]["facts"]["hits"]
     assert hit["delivered"] > 0
     assert hit["answered"] > 0
     assert hit["returned"] == 0
-    ops = lines(result.folder / "history.jsonl")
-    verdict = result.results.verdict
+    ops = lines(run.folder / "history.jsonl")
+    verdict = run.results.verdict
     assert verdict.verdict in ("pass", "unknown"), verdict.headline
     assert not verdict.anomalies
     lost = lost_acquire(ops, hit["worker"], window)

@@ -165,24 +165,9 @@ def test_bad_links_are_waited_for_and_not_taken_for_silence() -> None:
     assert "etcd1>w1" not in on.facts["tried"]
 
 
-@pytest.mark.parametrize(
-    ("options", "lock", "store", "reason"),
-    [
-        ({"shape": "majority"}, 1, 1, "needs 3 lock servers or more, there are 1"),
-        ({"shape": "halves"}, 1, 1, "needs 2 lock servers"),
-        ({"shape": "ring"}, 2, 1, "needs 3"),
-        ({"shape": "bridge"}, 2, 1, "needs 3"),
-        ({"shape": "worker-store"}, 3, 0, "a store with servers of its own"),
-        ({"shape": "worker-lock"}, 0, 1, "a lock service with servers"),
-        ({"shape": "grudge", "pairs": "w1>etcd9"}, 3, 1, "there is no node etcd9"),
-    ],
-)
-def test_what_cannot_work_is_refused_with_the_reason(
-    options: dict[str, Any], lock: int, store: int, reason: str
-) -> None:
-    refused = Partition(**options).available(site(PaperNetwork(), lock, store))
-    assert refused is not None
-    assert reason in refused
+def test_a_pair_of_nodes_that_are_not_there_is_refused() -> None:
+    refused = Partition(shape="grudge", pairs="w1>etcd9").available(site(PaperNetwork()))
+    assert refused == "there is no node etcd9"
 
 
 def test_a_backend_without_a_network_or_a_kernel_without_rules_is_named() -> None:

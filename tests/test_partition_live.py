@@ -3,8 +3,7 @@
 import asyncio
 import errno
 import socket
-import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,15 @@ from harness.local.lab import Lab, LocalNode
 from harness.local.network import Cuts
 from harness.site import Pair
 from tests.inside import inside
+from tests.live import until
 
 pytestmark = pytest.mark.sandbox
 
 AB: Pair = ("a", "b")
 BA: Pair = ("b", "a")
 CD: Pair = ("c", "d")
-EFFECT_S = 0.5  # generous: the machine may be busy
-BACK_S = 10.0
+BOUND_S = 30.0  # for what must arrive: a busy machine is no finding
+SILENCE_S = 0.3  # for what must not arrive
 
 
 async def nothing_held(_pairs: frozenset[Pair]) -> None:
@@ -47,7 +47,7 @@ def run(test: Callable[[Lab, Cuts], Coroutine[Any, Any, Any]]) -> Any:
 def made_in(node: LocalNode, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.socket:
     with node.inside():
         made = socket.socket(socket.AF_INET, kind)
-    made.settimeout(EFFECT_S)
+    made.settimeout(BOUND_S)
     return made
 
 
@@ -64,19 +64,19 @@ class Wires:
         self.client = made_in(near)
         self.client.connect(self.listener.getsockname())
         self.server, _ = self.listener.accept()
-        self.server.settimeout(EFFECT_S)
 
-    def datagram(self) -> bool:
+    def datagram(self, bound_s: float = BOUND_S) -> bool:
         self.sender.sendto(b"!", self.receiver.getsockname())
-        return heard(self.receiver)
+        return heard(self.receiver, bound_s)
 
-    def byte(self) -> bool:
+    def byte(self, bound_s: float = BOUND_S) -> bool:
         self.client.send(b"!")
-        return heard(self.server)
+        return heard(self.server, bound_s)
 
-    def connects(self) -> int:
+    def connects(self, bound_s: float = BOUND_S) -> int:
         """Return 0, or the error with which a new connection fails."""
         with made_in(self.near) as fresh:
+            fresh.settimeout(bound_s)
             try:
                 fresh.connect(self.listener.getsockname())
             except TimeoutError:
@@ -87,7 +87,8 @@ class Wires:
         return 0
 
 
-def heard(receiver: socket.socket) -> bool:
+def heard(receiver: socket.socket, bound_s: float) -> bool:
+    receiver.settimeout(bound_s)
     try:
         return bool(receiver.recv(1))
     except TimeoutError:
@@ -99,13 +100,10 @@ async def _one_way(lab: Lab, cuts: Cuts) -> list[Any]:
     other = Wires(lab["c"], lab["b"])
     seen: list[Any] = [there.datagram(), there.byte(), there.connects()]
     await cuts.cut("x", [AB])
-    seen += [there.datagram(), there.byte(), there.connects(), back.datagram(), other.byte()]
+    seen += [there.datagram(SILENCE_S), there.byte(SILENCE_S), there.connects(SILENCE_S)]
+    seen += [back.datagram(), other.byte()]
     await cuts.mend("x")
-    seen.append(there.datagram())
-    began = time.monotonic()
-    there.server.settimeout(BACK_S)
-    seen += [heard(there.server), time.monotonic() - began]
-    return seen
+    return [*seen, there.datagram(), heard(there.server, BOUND_S)]
 
 
 def one_way() -> list[Any]:
@@ -113,12 +111,11 @@ def one_way() -> list[Any]:
 
 
 def test_one_direction_is_cut_for_datagrams_old_and_new_connections_and_comes_back() -> None:
-    *before, back_s = inside(one_way)
-    assert before[:3] == [True, True, 0]
-    assert before[3:6] == [False, False, errno.ETIMEDOUT]
-    assert before[6:8] == [True, True], "the way back, and others"
-    assert before[8:] == [True, True], "after the heal: a datagram, and the byte sent into the cut"
-    assert back_s < 3.0
+    seen = inside(one_way)
+    assert seen[:3] == [True, True, 0]
+    assert seen[3:6] == [False, False, errno.ETIMEDOUT]
+    assert seen[6:8] == [True, True], "the way back, and others"
+    assert seen[8:] == [True, True], "after the heal: a datagram, and the byte sent into the cut"
 
 
 async def _owners(_lab: Lab, cuts: Cuts) -> list[bool]:
@@ -167,7 +164,7 @@ async def _refused(lab: Lab, cuts: Cuts) -> list[Any]:
     passed = (await cuts.passes([AB]))[AB]
     seen += [passed.nothing, passed.refused]
     await cuts.cut("silent", [AB])
-    seen.append(wires.connects())
+    seen.append(wires.connects(SILENCE_S))
     await cuts.mend("silent")
     seen.append(wires.connects())
     await cuts.mend("x")
@@ -221,7 +218,10 @@ def test_the_probe_sees_a_cut_whose_rules_somebody_took_away() -> None:
 async def _old_leak(_lab: Lab, cuts: Cuts) -> list[Any]:
     """Let only what stood before pass: the rule comes when the connections are there."""
     await cuts.cut("x", [])
-    await cuts._prober().prepare([frozenset(AB)])
+    link, prober = frozenset(AB), cuts._prober()
+    await prober.prepare([link])
+    while not prober._reserves[link].usable():  # a busy machine may not get it done in time
+        await prober.prepare([link])
     cuts._orders = {"x": network.Order(frozenset([AB]), reject=False)}  # ordered, and not done
     passed = (await cuts.passes([AB]))[AB]
     return [passed.old, passed.new, passed.datagram]
@@ -239,17 +239,17 @@ async def _neighbours(lab: Lab, cuts: Cuts) -> list[Any]:
     """Connect to a neighbour that was never looked up, while it is cut off."""
     await cuts.cut("x", [("c", "d"), ("d", "c")])
     stream = made_in(lab["c"])
-    stream.settimeout(2.5)  # a look-up that a fresh port lost is repeated after a second
-    with pytest.raises(TimeoutError):
-        stream.connect((lab["d"].address, 9))
-    return looked_up(lab["c"], lab["d"].address)
+    stream.setblocking(False)
+    assert stream.connect_ex((lab["d"].address, 9)) == errno.EINPROGRESS
+    flags = until(lambda: known(lab["c"], lab["d"].address), "the neighbour to be looked up")
+    return [*flags, stream.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)]
 
 
-def looked_up(node: LocalNode, address: str) -> list[str]:
-    """Return the flags of a neighbour in a node's table: 0x2 when it is known."""
+def known(node: LocalNode, address: str) -> list[str]:
+    """Return the flags of a neighbour in a node's table, once its look-up is over: 0x2 is known."""
     with node.inside():
         rows = Path("/proc/thread-self/net/arp").read_text().splitlines()
-    return [row.split()[2] for row in rows if address in row]
+    return [flags for row in rows if address in row and (flags := row.split()[2]) != "0x0"]
 
 
 def neighbours() -> list[Any]:
@@ -258,21 +258,28 @@ def neighbours() -> list[Any]:
 
 def test_a_cut_is_silent_also_for_a_neighbour_that_was_never_looked_up() -> None:
     """With the look-up cut the kernel would give up with EHOSTUNREACH after 3 s."""
-    assert inside(neighbours) == ["0x2"]
+    assert inside(neighbours) == ["0x2", 0]
 
 
 async def _large(_lab: Lab, cuts: Cuts) -> list[Any]:
     names = list(cuts._nodes)
     everything = [(a, b) for a in names for b in names if a != b]
-    began = time.monotonic()
+    changes = 0
+
+    def commit(messages: Sequence[nft.Message]) -> None:
+        nonlocal changes
+        changes += 1
+        whole_commit(messages)
+
+    assert cuts._netfilter is not None
+    whole_commit, cuts._netfilter.commit = cuts._netfilter.commit, commit  # type: ignore[method-assign]
     await cuts.cut("x", everything)
-    call_s = time.monotonic() - began
+    assert changes == 1
     passed = await cuts.passes(everything)
     counted = cuts.stopped_packets()
     await cuts.mend("x")
     again = await cuts.passes(everything)
     return [
-        call_s,
         all(passage.nothing for passage in passed.values()),
         counted >= len(everything),
         all(passage.whole for passage in again.values()),
@@ -288,6 +295,5 @@ def large() -> list[Any]:
 
 
 def test_a_partition_of_many_nodes_is_one_change() -> None:
-    call_s, silent, counted, back = inside(large)
+    silent, counted, back = inside(large)
     assert [silent, counted, back] == [True, True, True]
-    assert call_s < 2.0

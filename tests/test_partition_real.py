@@ -6,45 +6,35 @@ from typing import Any
 
 import pytest
 
-from harness.api import execute
-from harness.runfile import read
+from tests.support_faults import lived
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.real]
-
-HEAD = """
-lock: {lock}
-store: valkey[fenced={fenced}]
-workers: 3
-readers: 0
-ttl: 2s
-time: {time}
-op_timeout: 500ms
-seed: 5
-workload: {{name: fencing, options: {{rounds: 300, check: {check}}}}}
-faults:
-  - partition:{fault}
-"""
-
-
-@pytest.fixture(autouse=True)
-def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 class Lived:
     """A run with one window."""
 
-    def __init__(self, tmp_path: Path, lock: str = "etcd", **values: str) -> None:
-        result = execute(read(HEAD.format(lock=lock, **values)), tmp_path / "runs", quiet=True)
-        assert result.folder is not None, result.error
-        assert result.results is not None
-        assert result.results.error is None
-        assert result.results.leftover == ()
-        self.exit_code = result.exit_code
-        self.verdict = result.results.verdict
-        (self.window,) = lines(result.folder / "faults.jsonl")
+    def __init__(
+        self, tmp_path: Path, fault: str, *, fenced: str, check: str, time: str, lock: str = "etcd"
+    ) -> None:
+        run = lived(
+            tmp_path,
+            f"partition:{fault}",
+            lock=lock,
+            store=f"valkey[fenced={fenced}]",
+            workload=f"fencing[rounds=300,check={check}]",
+            workers=3,
+            readers=0,
+            ttl="2s",
+            time=time,
+            op_timeout="500ms",
+            seed=5,
+        )
+        self.exit_code = run.exit_code
+        self.verdict = run.results.verdict
+        (self.window,) = run.windows
         assert self.window["grade"] == "installed", self.window
-        self.ops = lines(result.folder / "history.jsonl")
+        self.ops = lines(run.folder / "history.jsonl")
 
     def ended(self, f: str, kind: str, since_ns: int, until_ns: int | None = None) -> int:
         """How many operations ended so within a time."""

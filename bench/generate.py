@@ -259,3 +259,20 @@ def columns_of(rows: list[Row]) -> Columns:
         values=known,
         events=2 * len(table),
     )
+
+
+def rows_of_columns(columns: Columns) -> list[Row]:
+    """Return the rows of a register history; values are their ids, of which null is 0."""
+    numbers = columns.kinds_as({"read": READ, "write": WRITE, "cas": CAS}, READ)
+    outcomes = {OK: DONE, INFO: UNKNOWN, FAIL: REFUSED}
+    rows = []
+    for row in range(len(columns)):
+        kind, outcome = int(numbers[row]), outcomes[int(columns.outcome[row])]
+        outcome = UNKNOWN if kind == READ and outcome == REFUSED else outcome
+        ret = -1 if outcome == UNKNOWN else int(columns.ret[row])
+        values = (columns.expected[row], columns.value[row])
+        old, new = (max(0, int(value)) for value in values)
+        seen = NOT_TOLD if kind == CAS else max(0, int(columns.result[row]))
+        about = [int(columns.process[row]), int(columns.key[row]), kind, 0, old, new, seen]
+        rows.append([*about, int(columns.call[row]), ret, outcome])
+    return rows

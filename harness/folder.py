@@ -4,6 +4,7 @@
 
     run.yaml        everything needed to repeat the run, versions included
     history.jsonl   the ops, append-only
+    history.npz     the same as columns of numbers, written when the run has ended
     notes.jsonl     phases, beliefs, marks and problems, append-only
     faults.jsonl    the schedule as executed, with the evidence
     store.jsonl     the resource's own log, where it has one

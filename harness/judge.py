@@ -59,9 +59,17 @@ def check_history(path: Path, workload: str) -> Results:
 
 
 def finish(folder: RunFolder) -> Results:
-    """Judge a run that ended, and render its reports; the reports cannot change the verdict."""
+    """Judge a run that ended, and render its reports; the reports cannot change the verdict.
+
+    The columns of the history are written beside it, where the disk still takes them: they say
+    nothing that the history does not.
+    """
+    from harness.checking.lines import write_beside
+
     results = judge(folder)
     folder.write_results(results)
+    with contextlib.suppress(OSError):
+        write_beside(folder.history)
     try:
         render_folder(folder.path)
     except Exception:  # noqa: BLE001 - said beside the verdict, which is on disk already
@@ -89,7 +97,10 @@ def judge(folder: RunFolder) -> Results:
         checker: Workload = make("workloads", spec.workload, spec.options)
         verdict = with_unknown(
             check_safely(checker, evidence),
-            [*of_faults(evidence, spec.faults), *of_run(evidence, marks, error)],
+            [
+                *of_faults(evidence, spec.faults, stopped=_stopped(marks)),
+                *of_run(evidence, marks, error),
+            ],
         )
     return Results(
         run=folder.path.name,
@@ -137,8 +148,14 @@ def with_unknown(verdict: Verdict, more: Iterable[Unknown]) -> Verdict:
     return msgspec.structs.replace(verdict, verdict=outcome, headline=headline, unknown=unknown)
 
 
-def of_faults(evidence: Evidence, specs: tuple[FaultSpec, ...]) -> list[Unknown]:
-    """Return a reason for each fault that was asked for and never proven to be in force."""
+def of_faults(
+    evidence: Evidence, specs: tuple[FaultSpec, ...], *, stopped: bool = False
+) -> list[Unknown]:
+    """Return a reason for each fault that was asked for and never proven to be in force.
+
+    A run that was `stopped` at its first finding owes nobody the faults that had not come yet.
+    """
+    came = {window.spec for window in evidence.windows}
     proven = {window.spec for window in evidence.windows if window.grade == "installed"}
     said = {window.spec: window.text for window in evidence.windows if window.text}
     return [
@@ -147,8 +164,13 @@ def of_faults(evidence: Evidence, specs: tuple[FaultSpec, ...]) -> list[Unknown]
             text=f"{spec} was never proven to be in force" + _because(said.get(i)),
         )
         for i, spec in enumerate(specs)
-        if i not in proven
+        if i not in proven and (i in came or not stopped)
     ]
+
+
+def _stopped(marks: Iterable[str]) -> bool:
+    """Whether the main phase ended at a finding."""
+    return any(step.startswith("stopped by ") for step in marks)
 
 
 def _because(text: str | None) -> str:

@@ -200,3 +200,19 @@ def mutex_act(*, owners: bool, depth: int) -> Act:
         made.error = "held" if made.f == "acquire" else "not-holder"
 
     return act
+
+
+def semaphore_act(*, permits: int) -> Act:
+    """A semaphore; the state is how many permits are free."""
+
+    def act(world: World, plan: Plan, made: Made) -> None:
+        made.f = world.rnd.choice(["acquire", "release"])
+        change = -1 if made.f == "acquire" else 1
+        possible = 0 <= world.state + change <= permits
+        if possible != world.lies:
+            world.state += change if possible else 0
+            return
+        made.type = "fail"
+        made.error = "held" if made.f == "acquire" else "no-effect: none is taken"
+
+    return act

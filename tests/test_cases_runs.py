@@ -27,11 +27,6 @@ BROKEN = str(HERE / "support_broken.py")
 FLAG = str(HERE / "support_flag.py") + ":FlagLock"
 
 
-@pytest.fixture(autouse=True)
-def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
 # ---------------------------------------------------- an undo that fails, a cut that leaks
 
 
@@ -41,7 +36,7 @@ def test_c18_c19_an_undo_that_fails_is_named_and_stops_no_other(tmp_path: Path) 
         {
             "lock": f"{NOOP}:Noop",
             "store": f"{NOOP}:Noop",
-            "workload": f"{NOOP}:Hold",
+            "workload": f"{NOOP}:Hold[think_ms=10]",
             "ttl": "200ms",
             "time": "1500ms",
             "op_timeout": "100ms",
@@ -93,6 +88,23 @@ def test_c15_a_partition_that_lets_old_connections_through_is_not_effective() ->
     ((reason, text),) = seen(window)
     assert reason is Reason.FAULT_NOT_EFFECTIVE
     assert text.endswith("never proven to be in force: w1>etcd1: an old connection passes")
+
+
+def test_a_run_that_stopped_at_a_finding_owes_nobody_a_later_fault() -> None:
+    specs = tuple(FaultSpec("pause", "holder", Duration(1.0), at=Duration(at)) for at in (1.0, 9.0))
+    window = Window(
+        spec=0,
+        kind="pause",
+        who="holder",
+        nodes=("w1",),
+        at="1 s",
+        requested_ns=1,
+        grade="not-effective",
+    )
+    evidence = Evidence(History([]), windows=[window])
+    assert len(of_faults(evidence, specs)) == 2
+    (only,) = of_faults(evidence, specs, stopped=True)
+    assert str(specs[0]) in only.text
 
 
 # ---------------------------------------------------------------- a pause that does not come

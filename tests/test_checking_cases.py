@@ -1,11 +1,12 @@
 """Public histories that other checkers got wrong, and what the search says when it gives up."""
 
+import itertools
 from typing import Any
 
 import pytest
 
 from harness.checking import MODELS, check, check_columns
-from harness.checking.columns import from_history
+from harness.checking.columns import Columns, from_history
 from harness.errors import UsageError
 from harness.history import History
 from harness.op import Op, OpType
@@ -132,27 +133,52 @@ def test_lists_that_shrink() -> None:  # C70
     assert name(check(script(gone), "kv", initial=[24, 26])) == "lost-ack"
 
 
-def lost_writes() -> History:
+def test_unknown_writes_of_distinct_values_are_no_search() -> None:
     """Forty unknown writes; they are read in reverse order, twice."""  # C26
     calls = [Made(i, 0, "write", value=i + 1, type="info") for i in range(40)]
     calls += [Made(100 + i, 100 + i, "read", result=40 - i) for i in range(40)]
+    assert check(history_of(calls), "register", initial=0, budget_s=0).verdict == "pass"
     calls += [Made(200 + i, 200 + i, "read", result=40 - i % 40) for i in range(40)]
-    return history_of(calls)
+    assert check(history_of(calls), "register", initial=0, budget_s=0).verdict == "fail"
 
 
-def test_a_search_that_runs_away_is_stopped() -> None:
-    assert check(lost_writes(), "register", initial=0).verdict == "fail"
-    repeated = [Made(i, 0, "append", value="ab"[i % 2], type="info") for i in range(60)]
-    repeated += [Made(100, 101, "get", result="ab" * 25 + "bb" + "a" * 29)]
-    columns = from_history(history_of([*repeated, Made(102, 103, "get", result="c")]))
-    ticks = iter(range(10**9))
-    verdict = check_columns(
-        columns, "kv", budget_s=20, clock=lambda: float(next(ticks)), memory_bytes=1 << 20
-    )
-    assert verdict.verdict in ("fail", "unknown")
-    strangled = check_columns(columns, "kv", budget_s=-1, clock=lambda: 0.0)
-    if strangled.verdict == "unknown":
-        assert strangled.unknown[0].reason == Reason.CHECKER_LIMIT
+def hard() -> Columns:
+    """Pending appends of even length and a text of odd length: every subset has to be tried."""
+    calls = [Made(i, 300 + i, "append", value="a" * (2 * i + 2)) for i in range(18)]
+    return from_history(history_of([*calls, Made(100, 101, "get", result="a" * 101)]))
+
+
+def test_a_search_that_runs_away_is_stopped() -> None:  # C26
+    ticks = itertools.count()
+    late = check_columns(hard(), "kv", budget_s=5, clock=lambda: float(next(ticks)))
+    full = check_columns(hard(), "kv", memory_bytes=1 << 16)
+    for verdict in (late, full):
+        assert verdict.verdict == "unknown"
+        assert [item.reason for item in verdict.unknown] == [Reason.CHECKER_LIMIT]
+        assert "gave up after" in verdict.headline
+
+
+def test_text_that_grew_is_no_phantom() -> None:
+    calls = [Made(2 * i, 2 * i + 1, "append", value=f"x{i}y") for i in range(3)]
+    lost = history_of([*calls, Made(10, 11, "get", result="x0yx2y")])
+    assert name(check(lost, "kv", initial="")) == "stale-read"
+    unsaid = history_of([*calls, Made(10, 11, "get", result="x0yx9y")])
+    assert name(check(unsaid, "kv", initial="")) == "phantom-read"
+
+
+def test_evidence_has_a_budget_of_its_own() -> None:
+    """A finding is told although nothing about it can be made smaller in time."""
+    ticks = itertools.count(step=10)
+    calls = [Made(2 * i, 2 * i + 1, "put", value=f"x{i}y") for i in range(30)]
+    columns = from_history(history_of([*calls, Made(90, 91, "get", result="x2y")]))
+    verdict = check_columns(columns, "kv", budget_s=1e9, initial="", clock=lambda: next(ticks))
+    assert name(verdict) == "stale-read"
+    assert verdict.anomalies[0].details["coarse"]
+    assert any("coarse" in note for note in verdict.notes)
+    assert len(verdict.anomalies[0].ops) == 31
+    verdict = check_columns(columns, "kv", initial="")
+    assert not verdict.anomalies[0].details["coarse"]
+    assert len(verdict.anomalies[0].ops) < 10
 
 
 def test_what_cannot_be_judged() -> None:

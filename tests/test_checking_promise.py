@@ -34,6 +34,11 @@ def test_a_second_grant_within_the_first_lease() -> None:
     assert names(acquire(0, 1), use("release", 1.0, 1), acquire(1.2, 2)) == []
 
 
+def test_a_release_without_a_token_is_of_whatever_its_caller_holds() -> None:
+    release = Made(S, S + S // 10, "release")
+    assert names(acquire(0, 1), release, acquire(1.2, 2)) == []
+
+
 def test_an_acknowledged_renewal_extends_the_lease() -> None:
     renewed = (acquire(0, 1), use("renew", 1.5, 1))
     assert names(*renewed, acquire(2.5, 2)) == ["premature-expiry"]

@@ -14,10 +14,7 @@ RUN = f"{{lock: '{NOOP}:Noop', store: '{NOOP}:Noop', workload: '{NOOP}:Flood', t
 
 
 @pytest.mark.sandbox
-def test_a_torn_record_of_an_ended_run_is_unknown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+def test_a_torn_record_of_an_ended_run_is_unknown(tmp_path: Path) -> None:
     result = execute(read(RUN), tmp_path / "runs", quiet=True)
     assert result.folder is not None
     assert result.verdict == "pass"

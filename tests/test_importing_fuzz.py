@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.errors import UsageError
@@ -35,7 +35,7 @@ SNIPPETS = [
     *(b"\xff\xfe", b"-", b"9" * 40, b"1e400", b"true", b":info", b":invoke", b";", b"#x ", b"\\"),
     *(b'"time_ns":1,', b'"token":99999999999999999999,', b'"key":"k",', b":token 9", b"\\ud800"),
 ]
-CONFIG = settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+CONFIG = settings(max_examples=300)
 
 
 @st.composite

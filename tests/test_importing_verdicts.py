@@ -137,6 +137,35 @@ def test_a_read_of_nil(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert check(path, "--initial", "0", "--nil-read", "value", capsys=capsys)[0] == 1
 
 
+@pytest.mark.parametrize("write", [as_jsonl, as_edn])
+def test_a_finding_that_hangs_on_the_initial_value_is_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], write: Any
+) -> None:
+    """C30: what the first value was decides, and nobody says it."""
+    path = tmp_path / "history"
+    text = "0 invoke cas [2,2]\n1 invoke cas [2,3]\n0 ok cas -\n1 ok cas -"
+    path.write_text(write(text))
+    code, verdict = check(path, "--model", "cas", capsys=capsys)
+    assert (code, reasons(verdict)) == (2, ["malformed"])
+    assert "--initial" in verdict["headline"]
+    assert check(path, "--model", "cas", "--initial", "2", capsys=capsys)[0] == 0
+    assert check(path, "--model", "cas", "--initial", "nil", capsys=capsys)[0] == 1
+    path.write_text(write(text + "\n2 invoke read -\n2 ok read 9"))
+    assert check(path, "--model", "cas", capsys=capsys)[0] == 1
+
+
+def test_a_history_of_maelstrom_is_recognised_by_its_errors(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "history"
+    text = as_edn("1 invoke write [0 5]\n1 ok write [0 5]\n2 invoke cas [0 [7 6]]")
+    end = '{:process 2, :type :fail, :f :cas, :value [0 [7 6]], :error [:precondition-failed "no"]}'
+    path.write_text(f"{text}{end}\n")
+    code, verdict = check(path, capsys=capsys)
+    assert code == 0
+    assert any("read as maelstrom" in note for note in verdict["notes"])
+
+
 def test_a_read_that_timed_out_says_nothing_and_a_write_may_still_act(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

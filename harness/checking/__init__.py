@@ -12,7 +12,7 @@ import numpy as np
 
 from harness.checking.columns import Columns, from_history
 from harness.checking.engine import Judge, Judgement
-from harness.checking.evidence import complete, earliest, of_key, reduce, robust
+from harness.checking.evidence import EVIDENCE_S, support
 from harness.checking.finding import sentence
 from harness.checking.models import MODELS, Model, Options
 from harness.errors import MalformedHistoryError, UsageError
@@ -38,7 +38,8 @@ def check(
 
     `initial` is the value of every key before the first operation.  `cas_fail` says what a failed
     compare-and-set means: that the value differed, or only that it did not happen.  The budget
-    bounds the search; what it does not decide is `unknown: checker-limit`.  A history that breaks
+    bounds the search; what it does not decide is `unknown: checker-limit`.  What goes with a
+    finding gets `EVIDENCE_S` more, and is coarse where that was not enough.  A history that breaks
     the rules is `unknown: malformed`.  Raises UsageError for a model that does not exist.
     """
     spec = _find(model)
@@ -84,7 +85,6 @@ def check_columns(
     anomalies = _anomalies(judge, columns, judged)
     unknown = tuple(Unknown(reason=Reason.CHECKER_LIMIT, text=text) for text in judged.limits)
     outcome = decide(anomalies, unknown)
-    ignored = int((~used).sum())
     return Verdict(
         verdict=outcome,
         headline=_headline(outcome, anomalies, unknown, int(used.sum())),
@@ -104,8 +104,15 @@ def check_columns(
             "keys": len(np.unique(columns.key)),
             "keys_searched": judged.searched,
         },
-        notes=(f"{ignored} operations are not of this model and were left out",) * (ignored > 0),
+        notes=_notes(int((~used).sum()), anomalies),
     )
+
+
+def _notes(ignored: int, anomalies: tuple[Anomaly, ...]) -> tuple[str, ...]:
+    left_out = f"{ignored} operations are not of this model and were left out"
+    coarse = f"the evidence is coarse: it was not made smaller after {EVIDENCE_S:g} s"
+    late = any(anomaly.details["coarse"] for anomaly in anomalies)
+    return (left_out,) * (ignored > 0) + (coarse,) * late
 
 
 def _find(name: str) -> Model:
@@ -120,34 +127,25 @@ def _undecided(reason: Reason, text: str) -> Verdict:
 
 
 def _anomalies(judge: Judge, columns: Columns, judged: Judgement) -> tuple[Anomaly, ...]:
-    if judged.finding is None:
-        return ()
     finding = judged.finding
-    if judged.earliest_ns is None:
-        finding = complete(judge, columns, finding)
-    else:
-        finding = reduce(judge, columns, finding, judged.earliest_ns)
-    rows = np.array(finding.rows, np.int64)
-    wrong = int(rows[-1])
-    mine = of_key(columns, wrong)
-    ended = columns.ret[rows]
-    known_ns = int(max(ended[columns.outcome[rows] != 2].max(initial=0), columns.call[rows].max()))
-    until_ns = judged.earliest_ns
-    if until_ns is None:
-        until_ns = earliest(judge, mine, known_ns)
+    if finding is None:
+        return ()
+    found = support(judge, columns, finding, judged.earliest_ns)
+    rows = np.array(found.finding.rows, np.int64)
     details: dict[str, Any] = {
-        "robust": robust(judge, mine),
-        "earliest_ns": until_ns,
+        "robust": found.robust,
+        "earliest_ns": found.earliest_ns,
+        "coarse": found.coarse,
         "completions": [int(i) for i in columns.ret_index[rows]],
     }
     return (
         Anomaly(
-            name=finding.name,
-            sentence=sentence(columns, finding),
+            name=found.finding.name,
+            sentence=sentence(columns, found.finding),
             ops=tuple(int(i) for i in columns.index[rows]),
-            time_ns=until_ns,
-            key=columns.keys.names[columns.key[wrong]],
-            certain=finding.certain,
+            time_ns=found.earliest_ns,
+            key=columns.keys.names[columns.key[rows[-1]]],
+            certain=found.finding.certain,
             details=details,
         ),
     )

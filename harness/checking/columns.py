@@ -24,7 +24,8 @@ OK, FAIL, INFO = 0, 1, 2
 NO_TOKEN = -(1 << 62)
 NEVER = 1 << 62
 _OUTCOMES = {"ok": OK, "fail": FAIL, "info": INFO}
-_FORMAT = 1
+_FORMAT = 2
+_SIZES = (np.int8, np.int16, np.int32, np.int64)
 
 
 class ColumnsDisagreeError(WinkleError):
@@ -67,6 +68,12 @@ class Columns:
     def __len__(self) -> int:
         return len(self.index)
 
+    @property
+    def end_ns(self) -> int:
+        """The time of the last event, 0 when there is none."""
+        ended = self.ret[self.ret < NEVER]
+        return max(int(self.call.max(initial=0)), int(ended.max(initial=0)))
+
     def kinds_as(self, numbers: Mapping[str, int], other: int) -> Ints:
         """Return for each row the number that stands for its function."""
         table = np.array([numbers.get(f, other) for f in self.kinds.names], np.int64)
@@ -79,6 +86,7 @@ class Columns:
 
 ARRAYS = tuple(f.name for f in fields(Columns) if f.type is Ints)
 NAMES = tuple(f.name for f in fields(Columns) if f.type is Names)
+_ONLY_LOOKED_AT = frozenset({"index", "ret_index", "process", "kind", "outcome", "error"})
 _NOTHING = Op(process=0, type="info", f="", time_ns=0)
 
 
@@ -172,6 +180,7 @@ def save(columns: Columns, path: Path, lines: Path | None = None) -> None:
     text, ends = columns.values.packed()
     head = {
         "format": _FORMAT,
+        "calls": len(columns),
         "events": columns.events,
         "digest": digest_of(lines) if lines is not None else columns.digest,
         **{name: getattr(columns, name).names for name in NAMES},
@@ -181,18 +190,27 @@ def save(columns: Columns, path: Path, lines: Path | None = None) -> None:
         path,
         head=np.frombuffer(msgspec.json.encode(head), np.uint8),
         text=np.frombuffer(text, np.uint8),
-        ends=ends,
+        ends=_narrow(ends),
         **arrays,
     )
 
 
 def _narrow(column: Ints) -> Any:
-    """Return the column in the smallest type that holds it: the file is read in half the time."""
-    kind = np.result_type(
-        np.min_scalar_type(int(column.min(initial=0))),
-        np.min_scalar_type(int(column.max(initial=0))),
-    )
-    return column.astype(kind if kind.kind in "iu" else np.int64)
+    """Return the column in the smallest type that holds it, as one number where all are the same.
+
+    So the file is read in half the time.
+    """
+    low, high = int(column.min(initial=0)), int(column.max(initial=0))
+    size = next(s for s in _SIZES if np.iinfo(s).min <= low and high <= np.iinfo(s).max)
+    same = len(column) > 1 and (column == column[0]).all()
+    return column[:1].astype(size) if same else column.astype(size)
+
+
+def _wide(name: str, column: Any, count: int) -> Ints:
+    """Return a column that was read; what nobody calculates with stays small."""
+    if len(column) < count:
+        return np.broadcast_to(column.astype(np.int64), count)
+    return column if name in _ONLY_LOOKED_AT else column.astype(np.int64, copy=False)  # type: ignore[no-any-return] # an array of a file
 
 
 def load(path: Path, lines: Path | None = None) -> Columns:
@@ -206,7 +224,7 @@ def load(path: Path, lines: Path | None = None) -> Columns:
             head = msgspec.json.decode(file["head"].tobytes())
             if head["format"] != _FORMAT:
                 raise ColumnsDisagreeError(f"{path}: format {head['format']}, not {_FORMAT}")
-            arrays = {name: file[name].astype(np.int64, copy=False) for name in ARRAYS}
+            arrays = {name: _wide(name, file[name], head["calls"]) for name in ARRAYS}
             values = PackedValues(file["text"].tobytes(), file["ends"])
     except (zipfile.BadZipFile, KeyError, ValueError, msgspec.DecodeError) as error:
         raise ColumnsDisagreeError(f"{path}: no columns: {error}") from error

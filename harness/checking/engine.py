@@ -7,7 +7,8 @@ unknown, never a pass.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
@@ -15,28 +16,40 @@ from harness.checking.columns import Columns
 from harness.checking.finding import Finding, RepeatedValuesError
 from harness.checking.models import Model, Options
 from harness.checking.naming import name_search
-from harness.checking.requests import actions_of
+from harness.checking.requests import Requests
 from harness.checking.search import Budget, Outcome, Search
+from harness.checking.short import ROWS_MAX, judge_short
 from harness.checking.values import Ints, frozen
 
 Clock = Callable[[], float]
 _FIRST_STEPS = 20_000
 _MORE_STEPS = 16
 _NO_LIMIT = 1 << 62
+_SHORT = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What is wrong, if anything; `limits` say for which keys the budget was exhausted.
+    """Whether something is wrong, and how to name it; `limits`: for which keys the budget ended.
 
     `searched` counts keys that the search took; `earliest_ns` is the time of the return after which
     no order exists, when the search found it.
     """
 
-    finding: Finding | None
+    name: Callable[[], Finding] | None = None
     limits: tuple[str, ...] = ()
     searched: int = 0
     earliest_ns: int | None = None
+
+    @property
+    def illegal(self) -> bool:
+        """Whether no order explains the history."""
+        return self.name is not None
+
+    @property
+    def finding(self) -> Finding | None:
+        """What is wrong, None when nothing is."""
+        return None if self.name is None else self.name()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +62,34 @@ class Judge:
     memory_bytes: int = 2 << 30
     clock: Clock = time.monotonic
 
+    def within(self, seconds: float) -> Self:
+        """Return the judge with so much time from now on."""
+        return replace(self, until=self.clock() + seconds)
+
+    @property
+    def late(self) -> bool:
+        """Whether its time is over."""
+        return self.clock() > self.until
+
     def judge(self, columns: Columns) -> Judgement:
         """Judge a history of any number of keys."""
-        if self.model.fast is None:
+        fast = self.model.fast
+        if fast is None or (self.model.is_register and _has_few_values(columns)):
             return self._search_all(columns, np.arange(len(columns)))
         try:
-            return Judgement(self.model.fast(columns, self.options))
+            return _found(fast(columns, self.options))
         except RepeatedValuesError as error:
             present = np.unique(columns.key)
             repeated = np.isin(columns.key, present[sorted(error.keys)])
         rest = columns.take(~repeated)
-        judged = self.judge(rest) if len(rest) else Judgement(None)
+        judged = self.judge(rest) if len(rest) else Judgement()
         if judged.finding is not None:
             back = np.flatnonzero(~repeated)
             rows = tuple(int(back[row]) for row in judged.finding.rows)
-            found = judged.finding
-            return Judgement(Finding(found.name, rows, found.template, found.certain))
+            return _found(replace(judged.finding, rows=rows))
         more = self._search_all(columns, np.flatnonzero(repeated))
         return Judgement(
-            more.finding,
+            more.name,
             judged.limits + more.limits,
             judged.searched + more.searched,
             more.earliest_ns,
@@ -79,9 +101,7 @@ class Judge:
         A hard key must not keep an easy one from being judged, so all keys get a few states first,
         and those that need more get more in the next round.
         """
-        order = rows[np.argsort(columns.key[rows], kind="stable")]
-        cuts = np.flatnonzero(np.diff(columns.key[order])) + 1
-        groups = [group for group in np.split(order, cuts) if len(group)]
+        groups = _by_key(columns, rows)
         limits: list[str] = []
         waiting, steps = groups, _FIRST_STEPS if len(groups) > 1 else _NO_LIMIT
         while waiting:
@@ -93,32 +113,62 @@ class Judge:
                     continue
                 judged = self._judgement(columns, group, found)
                 limits += judged.limits
-                if judged.finding is not None:
+                if judged.illegal:
                     searched = len(groups)
-                    return Judgement(judged.finding, tuple(limits), searched, judged.earliest_ns)
+                    return Judgement(judged.name, tuple(limits), searched, judged.earliest_ns)
             waiting, steps = later, steps * _MORE_STEPS
         return Judgement(None, tuple(limits), len(groups))
 
     def search(self, columns: Columns, rows: Ints) -> Judgement:
         """Search for an order of some rows of one key."""
         if self.model.search is None:
-            return Judgement(None)
+            return Judgement()
         return self._judgement(columns, rows, self._run(columns, rows, _NO_LIMIT))
 
     def _run(self, columns: Columns, rows: Ints, steps: int) -> Outcome:
         assert self.model.search is not None
+        if self.model.is_register and len(rows) <= ROWS_MAX:
+            tells = self.options.cas_tells
+            found = judge_short(columns, rows, self.options.initial, cas_tells=tells)
+            if found is not None:
+                return found
         model = self.model.search(self.options)
-        actions = actions_of(columns, model, rows)
+        calls = Requests(columns, model, rows)
         start = model.start(frozen(self.options.initial))
         budget = Budget(self.until, self.memory_bytes, self.clock, steps)
-        return Search(model, actions, start).run(budget)
+        return Search(model, calls, start).run(budget)
 
     def _judgement(self, columns: Columns, rows: Ints, found: Outcome) -> Judgement:
         if found.legal or found.action is None:
-            return Judgement(None)
+            return Judgement()
         if found.legal is None:
             name = columns.keys.names[columns.key[rows[0]]]
             text = f"key {name!r}: gave up after {found.steps} states at return {found.at}"
             return Judgement(None, (text,))
-        finding = name_search(columns, rows, found.action.row, self.options.initial)
-        return Judgement(finding, (), 1, found.action.ret)
+        blamed, initial = found.action.row, self.options.initial
+        return Judgement(
+            lambda: name_search(columns, rows, blamed, initial), (), 1, found.action.ret
+        )
+
+
+def _by_key(columns: Columns, rows: Ints) -> list[Ints]:
+    key = columns.key[rows]
+    if len(columns.keys.names) == 1 or not len(key):
+        return [rows] if len(key) else []
+    order = rows[np.argsort(key, kind="stable")]
+    return np.split(order, np.flatnonzero(np.diff(columns.key[order])) + 1)
+
+
+def _found(finding: Finding | None) -> Judgement:
+    return Judgement() if finding is None else Judgement(lambda: finding)
+
+
+def _has_few_values(columns: Columns) -> bool:
+    """Whether a short history writes the same values again and again, so that it needs the search.
+
+    It is only faster to see that here than to let the fast check find out.
+    """
+    if len(columns) > _SHORT:
+        return False
+    written = [number for number in columns.value.tolist() if number >= 0]
+    return 2 * len(set(written)) < len(written)

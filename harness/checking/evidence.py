@@ -5,9 +5,12 @@ explained, neighbours are added until it cannot, and what is not needed is taken
 finding is robust when it holds although each `fail` is read as "nobody knows".  The earliest event
 is the return after which no order exists; it is found by halving, since what explains a history
 explains each of its beginnings.
+
+All of that has a small budget of its own, for the finding stands without it: what could not be made
+smaller in time stays as large as it was, and is called coarse.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,18 +18,53 @@ from harness.checking.columns import FAIL, INFO, NEVER, Columns
 from harness.checking.engine import Judge
 from harness.checking.finding import Finding
 from harness.checking.model import SearchModel
-from harness.checking.requests import actions_of
-from harness.checking.search import Action
+from harness.checking.requests import Requests
+from harness.checking.timeline import Action
 from harness.checking.values import Ints
 
+EVIDENCE_S = 1.5
+"""Seconds for what goes with a finding."""
+
 _NEIGHBOURS = (8, 16, 32, 64, 128)
-_HALVINGS_ROWS = 200_000
 _REDUCED_ROWS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """A finding with what goes with it; `coarse`: with more time its rows or its time may be less.
+
+    `robust`: whether it holds although each `fail` is read as unknown, None when nobody can tell.
+    """
+
+    finding: Finding
+    earliest_ns: int
+    robust: bool | None
+    coarse: bool
+
+
+def support(judge: Judge, columns: Columns, finding: Finding, earliest_ns: int | None) -> Support:
+    """Return a finding with its evidence; `earliest_ns` is known when a search made the finding."""
+    third = EVIDENCE_S / 3
+    in_time = judge.within(third)
+    if earliest_ns is None:
+        finding = complete(in_time, columns, finding)
+    else:
+        finding = reduce(in_time, columns, finding, earliest_ns)
+    coarse = in_time.late
+    mine = of_key(columns, finding.rows[-1])
+    if earliest_ns is None:
+        rows = np.array(finding.rows, np.int64)
+        ended = columns.ret[rows][columns.outcome[rows] != INFO]
+        known_ns = int(max(ended.max(initial=0), columns.call[rows].max()))
+        in_time = judge.within(third)
+        earliest_ns = earliest(in_time, mine, known_ns)
+        coarse |= in_time.late
+    return Support(finding, earliest_ns, robust(judge.within(third), mine), coarse)
 
 
 def illegal(judge: Judge, columns: Columns, rows: Ints) -> bool:
     """Whether the search finds no order of these rows alone."""
-    return judge.search(columns, np.sort(rows)).finding is not None
+    return judge.search(columns, np.sort(rows)).illegal
 
 
 def complete(judge: Judge, columns: Columns, finding: Finding) -> Finding:
@@ -48,6 +86,8 @@ def complete(judge: Judge, columns: Columns, finding: Finding) -> Finding:
 def _needed(judge: Judge, columns: Columns, keep: Ints, rows: Ints) -> Ints:
     """Take away, one by one, the added rows without which the rest stays illegal."""
     for row in np.setdiff1d(rows, keep)[::-1]:
+        if judge.late:
+            break
         fewer = rows[rows != row]
         if illegal(judge, columns, fewer):
             rows = fewer
@@ -68,12 +108,14 @@ def reduce(judge: Judge, columns: Columns, finding: Finding, until_ns: int) -> F
     chunk = max(1, len(rows) // 2)
     while True:
         for start in range(0, len(rows), chunk):
+            if judge.late:
+                break
             part = rows[start : start + chunk]
             part = part[~np.isin(part, finding.rows)]
             fewer = np.setdiff1d(rows, _free(judge, columns, rows, part))
             if len(fewer) < len(rows) and illegal(judge, columns, fewer):
                 rows = fewer
-        if chunk == 1:
+        if chunk == 1 or judge.late:
             return _with(finding, np.setdiff1d(rows, finding.rows))
         chunk //= 2
 
@@ -82,7 +124,7 @@ def _free(judge: Judge, columns: Columns, rows: Ints, part: Ints) -> Ints:
     """Return which rows of a part may be taken away without making a legal history illegal."""
     assert judge.model.search is not None
     model = judge.model.search(judge.options)
-    actions = {a.row: a for a in actions_of(columns, model, rows)}
+    actions = {a.row: a for a in Requests(columns, model, rows).actions()}
     inside = set(part.tolist())
     wanted: set[object] = set()
     everything = False
@@ -119,36 +161,37 @@ def of_key(columns: Columns, row: int) -> Columns:
 def robust(judge: Judge, columns: Columns) -> bool | None:
     """Whether something is wrong although each `fail` is read as unknown; None: budget ended."""
     failed = columns.outcome == FAIL
+    if not failed.any():
+        return True
     doubted = replace(
         columns,
         outcome=np.where(failed, INFO, columns.outcome),
         ret=np.where(failed, NEVER, columns.ret),
     )
     judged = judge.judge(doubted)
-    return True if judged.finding is not None else (None if judged.limits else False)
+    return True if judged.illegal else (None if judged.limits else False)
 
 
 def earliest(judge: Judge, columns: Columns, until_ns: int) -> int:
     """Return the time of the first return after which no order exists, `until_ns` at the latest.
 
-    `until_ns` is a time by which none exists.  Long histories are halved only near that time.
+    `until_ns` is a time by which none exists.  Long histories are halved only near that time, and
+    when the judge's time is over the best known time has to do.
     """
     returns = np.unique(columns.ret[columns.ret <= until_ns])
     if not len(returns):
         return until_ns
     low, high, step = -1, len(returns) - 1, 1
-    while high - low > 1 and step <= len(returns):
+    while high - low > 1 and step <= len(returns) and not judge.late:
         probe = max(low + 1, high - step)
-        if judge.judge(beginning(columns, int(returns[probe]))).finding is None:
+        if not judge.judge(beginning(columns, int(returns[probe]))).illegal:
             low = probe
             break
         high = probe
         step *= 2
-        if len(columns) > _HALVINGS_ROWS:
-            break
-    while high - low > 1:
+    while high - low > 1 and not judge.late:
         middle = (low + high) // 2
-        if judge.judge(beginning(columns, int(returns[middle]))).finding is None:
+        if not judge.judge(beginning(columns, int(returns[middle]))).illegal:
             low = middle
         else:
             high = middle

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.checking.columns import Columns
+from harness.checking.columns import NO_TOKEN, Columns
 from harness.checking.finding import Finding
 from harness.checking.lockcalls import ACQUIRE, DONE, HOLD, REFUSED, RELEASE, lock_calls
 
@@ -49,10 +49,15 @@ def judge_lease_promise(columns: Columns) -> Finding | None:
                 held[at] = hold
                 holds.append(hold)
             continue
+        call = int(columns.call[row])
+        if kind == RELEASE and at[1] == NO_TOKEN:  # of whatever its caller holds
+            for key_token in [each for each in held if each[0] == at[0]]:
+                ended = held.pop(key_token)
+                ended.until = min(ended.until, call)
+            continue
         mine = held.get(at)
         if mine is None:
             continue
-        call = int(columns.call[row])
         refused = kind in (HOLD, RELEASE) and outcome == REFUSED
         if refused and int(columns.ret[row]) < mine.until:
             rows = tuple(r for r in (mine.grant, mine.renewal, row) if r >= 0)

@@ -40,7 +40,7 @@ IMPOSSIBLE = _Impossible()
 Viable = Callable[[Any, int, Any], bool]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Request:
     """One call as a model sees it; values are hashable (lists are `("list", items)`).
 
@@ -63,8 +63,8 @@ class SearchModel:
     """Base class of models for the search; the docstring of a model says what it is."""
 
     functions: tuple[str, ...] = ()
-    worth_splitting = True
-    """Whether keys are independent objects; False: the whole history is one object."""
+    asks_who = True
+    """Whether `kind` looks at who asked; the search is faster for a model that does not."""
 
     def start(self, initial: Any) -> Hashable:
         """Return the state before the first operation."""

@@ -43,12 +43,15 @@ class Model:
     """One model: what it judges (`doc`), the functions `ops` it understands, and its two judges.
 
     `search` is None for a property that is no order of operations (a lease's promise).
+    `is_register`: of plain values, whose fast check gives up where values are written again, and
+    which has a search of its own for short histories.
     """
 
     doc: str
     ops: tuple[str, ...]
     search: Callable[[Options], SearchModel] | None
     fast: Fast | None = None
+    is_register: bool = False
 
 
 def _of(model: Callable[[], SearchModel], fast: Fast | None = None) -> Model:
@@ -96,12 +99,14 @@ MODELS: Mapping[str, Model] = MappingProxyType(
             ("read", "write"),
             lambda options: objects.RegisterModel(cas_tells=options.cas_tells),
             _register,
+            is_register=True,
         ),
         "cas": Model(
             "A register with `cas` [old, new], which succeeds when the value is old.",
             ("read", "write", "cas"),
             lambda options: objects.RegisterModel(cas_tells=options.cas_tells),
             _cas,
+            is_register=True,
         ),
         "fenced": _of(objects.FencedModel, _fenced),
         "lock": Model(

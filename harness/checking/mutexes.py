@@ -14,6 +14,7 @@ class MutexModel(SearchModel):
     """A plain mutex: `acquire` when it is free, `release` when it is taken, by anybody."""
 
     functions = ("acquire", "release")
+    asks_who = False
 
     def start(self, initial: Any) -> Hashable:
         """Return that it is free."""
@@ -41,6 +42,8 @@ class MutexModel(SearchModel):
 
 class OwnerMutexModel(MutexModel):
     """A mutex that only its owner may release."""
+
+    asks_who = True
 
     def kind(self, request: Request) -> Hashable | None:
         """Return what the call was, and of whom."""
@@ -114,6 +117,7 @@ class TokenLockModel(SearchModel):
     """
 
     functions = ("acquire", "renew", "check", "release")
+    asks_who = False
 
     def __init__(self, *, expires: bool) -> None:
         self._expires = expires

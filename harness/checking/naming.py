@@ -1,5 +1,7 @@
 """The name of what a search found: the operation that no order explains, in known words."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from harness.checking.columns import FAIL, OK, Columns
@@ -31,8 +33,10 @@ def name_search(columns: Columns, rows: Ints, blamed: int, initial: object) -> F
     if f in _BY_FUNCTION:
         name, text = _BY_FUNCTION[f]
         return Finding(name, (blamed,), text)
-    seen = _elements(columns.values[int(columns.result[blamed])])
     written = _written(columns, rows, initial)
+    seen = _elements(columns.values[int(columns.result[blamed])])
+    if seen and _is_grown(seen[0], written):
+        seen = []
     for element in seen:
         at = written.get(element, -2)
         if at == -2:
@@ -61,6 +65,18 @@ def _seen_later(columns: Columns, rows: Ints, failed: int, initial: object) -> i
     reads = columns.kinds_as({"read": 1}, 0)[rows] == 1
     told = reads & (columns.outcome[rows] == OK) & (columns.result[rows] == columns.value[failed])
     return int(rows[told][0]) if told.any() else -1
+
+
+def _is_grown(text: object, written: Mapping[object, int]) -> bool:
+    """Whether a text can be cut into texts that were written: appends make it grow."""
+    if not isinstance(text, str) or text in written:
+        return False
+    parts = [part for part in written if isinstance(part, str) and part]
+    reached = {0}
+    for at in range(len(text)):
+        if at in reached:
+            reached.update(at + len(part) for part in parts if text.startswith(part, at))
+    return len(text) in reached
 
 
 def _elements(value: object) -> list[object]:

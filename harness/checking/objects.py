@@ -18,6 +18,7 @@ class RegisterModel(SearchModel):
     """A register: `read`, `write`, and `cas` [old, new]; `cas_tells`: a failed one saw another."""
 
     functions = ("read", "write", "cas")
+    asks_who = False
 
     def __init__(self, *, cas_tells: bool = True) -> None:
         self._cas_tells = cas_tells
@@ -67,6 +68,7 @@ class FencedModel(SearchModel):
     """A fenced register: a write with a lower token than the highest accepted one is refused."""
 
     functions = ("read", "write")
+    asks_who = False
 
     def start(self, initial: Any) -> Hashable:
         """Return (highest token, value)."""
@@ -104,6 +106,7 @@ class AppendModel(SearchModel):
     """A key-value pair: `put`, `append`, `get`; text grows by text, a list by one element."""
 
     functions = ("put", "append", "get", "write", "read")
+    asks_who = False
 
     def start(self, initial: Any) -> Hashable:
         """Return the value as a tuple of parts."""
@@ -178,8 +181,9 @@ class _PrefixAhead:
         if self._mixed:
             return True
         now = moment.action.ret
-        for bit, kind in moment.passive:
-            if not done & bit and not self._reachable(state, done, moment, bit, kind[1], now):
+        for get in moment.passive:
+            waits = not done & get.bit
+            if waits and not self._reachable(state, done, moment, get.bit, get.kind[1], now):
                 return False
         return True
 
@@ -188,8 +192,9 @@ class _PrefixAhead:
     ) -> bool:
         if _starts(wanted, state):
             return True
-        for other, kind in moment.active:
-            if kind[0] == "put" and not done & other and _starts(wanted, kind[1]):
+        for other in moment.active:
+            f, parts = other.kind
+            if f == "put" and not done & other.bit and _starts(wanted, parts):
                 return True
         returns = self._by_bit[bit]
         end = returns[bisect_left(returns, now)]
@@ -212,6 +217,7 @@ class SetModel(SearchModel):
     """A set: `add` and `remove` an element, `read` them all."""
 
     functions = ("add", "remove", "read")
+    asks_who = False
 
     def start(self, initial: Any) -> Hashable:
         """Return the elements."""
@@ -239,6 +245,7 @@ class QueueModel(SearchModel):
     """A first-in-first-out queue: `enqueue`, and `dequeue` (null when it was empty)."""
 
     functions = ("enqueue", "dequeue")
+    asks_who = False
 
     def start(self, initial: Any) -> Hashable:
         """Return the elements, the oldest first."""
@@ -270,6 +277,7 @@ class ConsensusModel(SearchModel):
     """One decision: `propose` a value and learn what was decided, `decide` only learns."""
 
     functions = ("propose", "decide", "read")
+    asks_who = False
 
     def start(self, initial: Any) -> Hashable:
         """Return that nothing is decided."""

@@ -7,6 +7,9 @@ tried.  One of unknown outcome is tried only if somebody wants the state that it
 remembers which unknown operations had run out, and is dead for every visit with no more of those
 left.  A model may say that a state can no longer lead to what a pending operation has returned.
 
+A search that does not get through at once looks at the whole history first, as if unknown
+operations never ran out (`foresight`), and then goes only where that has an end.
+
 The search has a budget of time and memory; when it is exhausted nothing is known.
 """
 
@@ -14,25 +17,17 @@ import sys
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.checking.model import IMPOSSIBLE, SearchModel
+from harness.checking.foresight import Foresight, foresee
+from harness.checking.model import IMPOSSIBLE, SearchModel, Viable
+from harness.checking.timeline import Action, Calls, Moment, Timeline
 
 _LOOK_EVERY = 512
 _ENTRY_BYTES = 320
-
-
-@dataclass(slots=True, eq=False)
-class Action:
-    """One operation: what it is, when it was called, when it returned (None: nobody knows)."""
-
-    kind: Hashable
-    passive: bool
-    call: int
-    ret: int | None
-    row: int = -1
-    bit: int = 0
+AT_ONCE = 1000
+"""States that a search visits, beside one for two calls, before it looks ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,64 +55,6 @@ class Outcome:
     paused: bool = False
 
 
-@dataclass(slots=True, eq=False)
-class _Moment:
-    """The return of one operation, and what was pending then."""
-
-    action: Action
-    when: int
-    active: list[tuple[int, Hashable]]
-    passive: list[tuple[int, Hashable]]
-
-
-@dataclass(slots=True, eq=False)
-class _Timeline:
-    moments: list[_Moment] = field(default_factory=list)
-    lost: dict[Hashable, list[int]] = field(default_factory=lambda: defaultdict(list))
-
-
-def _timeline(actions: Sequence[Action]) -> _Timeline:
-    """Order the events (calls before returns at one time) and give each pending operation a bit."""
-    events: list[tuple[int, int, int, Action]] = []
-    for number, action in enumerate(actions):
-        if action.ret is not None:
-            events.append((action.ret, 1, number, action))
-        elif action.passive:
-            continue
-        events.append((action.call, 0, number, action))
-    events.sort(key=lambda event: event[:3])
-    line = _Timeline()
-    free: list[int] = []
-    top = 0
-    active: list[Action] = []
-    passive: list[Action] = []
-    for position, (_, returned, _, action) in enumerate(events):
-        pending = passive if action.passive else active
-        if returned:
-            line.moments.append(
-                _Moment(
-                    action,
-                    position,
-                    [(a.bit, a.kind) for a in active],
-                    [(a.bit, a.kind) for a in passive],
-                )
-            )
-            pending.remove(action)
-            free.append(action.bit)
-        elif action.ret is None:
-            line.lost[action.kind].append(position)
-        else:
-            if not free:
-                free.append(1 << top)
-                top += 1
-            action.bit = free.pop()
-            ret, at = action.ret, len(pending)
-            while at and pending[at - 1].ret > ret:  # type: ignore[operator] # all of these return
-                at -= 1
-            pending.insert(at, action)
-    return line
-
-
 _Move = tuple[Any, int, Hashable]
 _Nogood = tuple[tuple[Hashable, int], ...]
 
@@ -133,25 +70,51 @@ class _Frame:
 class Search:
     """One search over the operations of one key."""
 
-    def __init__(self, model: SearchModel, actions: Sequence[Action], start: Hashable) -> None:
+    def __init__(self, model: SearchModel, calls: Calls, start: Hashable) -> None:
         self._model = model
         self._start = start
-        self._line = _timeline(actions)
         self._makers: dict[Hashable, list[Hashable]] = defaultdict(list)
-        for kind in self._line.lost:
-            self._makers[model.gives(kind)].append(kind)
+        self._line = Timeline(calls, lambda kind: self._makers[model.gives(kind)].append(kind))
         self._used: dict[Hashable, int] = defaultdict(int)
         self._next: dict[Hashable, dict[Any, Any]] = defaultdict(dict)
         self._dead: dict[tuple[int, Any, int], list[_Nogood]] = {}
         self._bytes = 0
-        self._viable = model.look_ahead(actions)
+        self._at_once = len(calls.call) // 2 + AT_ONCE
+        self._viable: Viable | None = None
+        if type(model).look_ahead is not SearchModel.look_ahead:
+            len(self._line)
+            self._viable = model.look_ahead(self._line.actions)
 
     def run(self, budget: Budget) -> Outcome:
         """Search until an order is found, none is left, or the budget ends."""
-        moments = self._line.moments
-        if not moments:
+        most = min(self._at_once, budget.steps)
+        found = self._descend(replace(budget, steps=most))
+        if not found.paused or most == budget.steps:
+            return found
+        seen = foresee(self._line, self._start, self._succeed, budget)
+        if seen is None:
+            return self._descend(budget)
+        return self._guided(seen, budget)
+
+    def _guided(self, seen: Foresight, budget: Budget) -> Outcome:
+        """Search only where the foresight sees an end; it is exact when nothing was lost."""
+        moments, end = self._line.moments, seen.end
+        if end < len(moments):
+            return Outcome(False, moments[end].action, end)
+        if seen.fits:
             return Outcome(legal=True)
-        used, stack = self._used, list[_Frame]()
+        before = self._viable
+        if before is None:
+            self._viable = seen
+        else:
+            self._viable = lambda *at: seen(*at) and before(*at)
+        return self._descend(budget)
+
+    def _descend(self, budget: Budget) -> Outcome:
+        line, used, stack = self._line, self._used, list[_Frame]()
+        used.clear()
+        if not line.reach(0):
+            return Outcome(legal=True)
         farthest = steps = 0
         node: tuple[int, Any, int, Hashable] = (0, self._start, 0, None)
         while True:
@@ -159,15 +122,16 @@ class Search:
             if spent is not None:
                 used[spent] += 1
             at, done = self._advance(at, state, done)
-            if at == len(moments):
+            if not line.reach(at):
                 return Outcome(legal=True, steps=steps)
             farthest = max(farthest, at)
             steps += 1
+            blamed = line.moments[farthest].action
             if steps % _LOOK_EVERY == 0 and self._exhausted(budget):
-                return Outcome(None, moments[farthest].action, farthest, steps)
+                return Outcome(None, blamed, farthest, steps)
             if steps > budget.steps:
-                return Outcome(None, moments[farthest].action, farthest, steps, paused=True)
-            failed = self._known_dead((at, state, done))
+                return Outcome(None, blamed, farthest, steps, paused=True)
+            failed = self._known_dead((at, state, done)) if self._dead else None
             if failed is None:
                 blame: set[Hashable] = set()
                 moves = self._moves(at, state, done, blame)
@@ -179,7 +143,7 @@ class Search:
                     stack[-1].blame |= failed
             following = self._backtrack(stack)
             if following is None:
-                return Outcome(False, moments[farthest].action, farthest, steps)
+                return Outcome(False, line.moments[farthest].action, farthest, steps)
             node = following
 
     def _backtrack(self, stack: list[_Frame]) -> tuple[int, Any, int, Hashable] | None:
@@ -205,18 +169,19 @@ class Search:
 
     def _advance(self, at: int, state: Any, done: int) -> tuple[int, int]:
         """Apply what cannot change the state, and pass the returns of what has been applied."""
-        moments = self._line.moments
+        line, succeed = self._line, self._succeed
+        moments = line.moments
         while True:
             moment = moments[at]
-            for bit, kind in moment.passive:
-                if not done & bit and self._succeed(state, kind) is not IMPOSSIBLE:
-                    done |= bit
+            for sight in moment.passive:
+                if not done & sight.bit and succeed(state, sight.kind) is not IMPOSSIBLE:
+                    done |= sight.bit
             bit = moment.action.bit
             if not done & bit:
                 return at, done
-            done &= ~bit
+            done ^= bit
             at += 1
-            if at == len(moments):
+            if at == len(moments) and not line.reach(at):
                 return at, done
 
     def _succeed(self, state: Any, kind: Hashable) -> Any:
@@ -244,14 +209,16 @@ class Search:
         if not wanted.passive:
             tried.add(wanted.kind)
             made = succeed(state, wanted.kind)
-            if made is not IMPOSSIBLE and viable(made, done | wanted.bit, moment):
-                yield made, done | wanted.bit, None
-        for bit, kind in moment.active:
+            after = done | wanted.bit
+            if made is not IMPOSSIBLE and (viable is None or viable(made, after, moment)):
+                yield made, after, None
+        for action in moment.active:
+            bit, kind = action.bit, action.kind
             if done & bit or kind in tried:
                 continue
             tried.add(kind)
             made = succeed(state, kind)
-            if made is IMPOSSIBLE or not viable(made, done | bit, moment):
+            if made is IMPOSSIBLE or not (viable is None or viable(made, done | bit, moment)):
                 continue
             if wanted.passive and succeed(made, wanted.kind) is not IMPOSSIBLE:
                 yield made, done | bit, None
@@ -273,7 +240,7 @@ class Search:
     def _lost_moves(
         self,
         kinds: Sequence[Hashable],
-        moment: _Moment,
+        moment: Moment,
         state: Any,
         done: int,
         blame: set[Hashable],
@@ -284,15 +251,15 @@ class Search:
                 continue
             if self._used[kind] >= bisect_left(self._line.lost[kind], moment.when):
                 blame.add(kind)
-            elif self._viable(made, done, moment):
+            elif self._viable is None or self._viable(made, done, moment):
                 yield made, done, kind
 
-    def _useful(self, moment: _Moment, done: int) -> list[Hashable]:
+    def _useful(self, moment: Moment, done: int) -> list[Hashable]:
         """Return the unknown operations that lead to a state that a pending operation wants."""
         goals: list[Hashable] = []
-        for bit, kind in (*moment.active, *moment.passive):
-            if not done & bit:
-                wants = self._model.wants(kind)
+        for action in (*moment.active, *moment.passive):
+            if not done & action.bit:
+                wants = self._model.wants(action.kind)
                 if wants is None:
                     return list(self._line.lost)
                 goals += wants

@@ -65,6 +65,17 @@ class Values:
         number = self.id
         return [number(value) for value in values]
 
+    def plain_ids(self, values: Iterable[int | str | None]) -> list[int]:
+        """Return the ids of many values that are their own stand-ins."""
+        known, originals, out = self._ids, self._originals, []
+        for value in values:
+            number = known.get(value)
+            if number is None:
+                number = known[value] = len(originals)
+                originals.append(value)
+            out.append(number)
+        return out
+
     def __getitem__(self, number: int) -> Any:
         """The value of an id."""
         return self._originals[number]

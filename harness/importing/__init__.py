@@ -23,7 +23,7 @@ from harness.importing import maelstrom, porcupine
 from harness.importing.jepsen import read_edn
 from harness.importing.jepsen_log import read_log
 from harness.importing.jsonl import read_jsonl
-from harness.importing.keys import split_keys
+from harness.importing.keys import are_tuples, split_keys
 from harness.importing.readings import CasFail, NilRead, mute, silence
 from harness.importing.record import Recorder
 from harness.importing.source import Syntax, syntax, unpacked
@@ -109,4 +109,7 @@ def _format(ops: Sequence[Op], written: Syntax) -> Format:
     """Whose history it is; Porcupine's are the ones that are published as bare logs."""
     if written == "jsonl":
         return "jsonl"
-    return "porcupine" if written == "log" or porcupine.is_kv(ops) else "jepsen"
+    if written == "log" or porcupine.is_kv(ops):
+        return "porcupine"
+    named = are_tuples(ops) and maelstrom.is_named_so(ops)
+    return "maelstrom" if named else "jepsen"

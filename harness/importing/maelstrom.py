@@ -12,11 +12,20 @@ from harness.op import Op
 LIN_KV = frozenset({"read", "write", "cas"})
 # The codes 22 and 20 of its error table: the value differed, or there was none.
 COMPARED = frozenset({"precondition-failed", "key-does-not-exist"})
+# The names of all errors that are of this tool alone.
+ERRORS = COMPARED | {"net-timeout", "temporarily-unavailable", "key-already-exists", "txn-conflict"}
 
 
 def is_lin_kv(ops: Sequence[Op]) -> bool:
     """Whether these are operations of the workload `lin-kv`."""
     return bool(ops) and all(op.f in LIN_KV for op in ops)
+
+
+def is_named_so(ops: Sequence[Op]) -> bool:
+    """Whether an error in a history of `lin-kv` is one of Maelstrom's table."""
+    if not is_lin_kv(ops):
+        return False
+    return any(op.error is not None and op.error.split(":")[0] in ERRORS for op in ops)
 
 
 def compared(op: Op) -> bool:

@@ -16,6 +16,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 
@@ -51,6 +52,7 @@ def reference() -> dict[str, str]:
         "anomalies.md": anomaly_pages(),
         "cli.md": commands(),
         "faults.md": faults(),
+        "inventory.md": inventory(),
         "protocol.md": protocol(),
         "results.md": results(),
         "run-file.md": run_file(),
@@ -76,10 +78,14 @@ def write(folder: Path) -> None:
 
 def anomaly_pages() -> str:
     """Return the catalogue, gravest first, with what judges each name."""
-    judged = set(importlib.import_module("workloads._telling").GRAVITY)
+    access = importlib.import_module("workloads.access")
+    fencing = importlib.import_module("workloads._telling").GRAVITY
+    judged = dict.fromkeys(fencing, "`fencing`") | dict.fromkeys(
+        (access.EFFECT, access.LEAK), "`access`"
+    )
     lines = page("Anomalies", words.ANOMALIES)
     rows = [
-        (f"[`{p.name}`](#{p.name})", p.says, "`fencing`" if p.name in judged else "none yet")
+        (f"[`{p.name}`](#{p.name})", p.says, judged.get(p.name, "none yet"))
         for p in anomalies.catalogue().values()
     ]
     lines += table(("name", "what it says", "judged by"), rows)
@@ -199,6 +205,18 @@ def run_file() -> str:
     return joined(lines)
 
 
+def inventory() -> str:
+    """Return the keys of an inventory of hosts."""
+    from harness.ssh.inventory import inventory_schema
+
+    schema = inventory_schema()
+    lines = page("Inventory", words.INVENTORY)
+    lines += options_of_schema(schema, {"defaults": "{}"})
+    lines += ["## A host", "", words.INVENTORY_HOST, ""]
+    lines += options_of_schema(schema["$defs"]["Host"], {})
+    return joined(lines)
+
+
 def run_folder() -> str:
     """Return the files of a run folder, and the records in them."""
     from harness import folder
@@ -234,7 +252,7 @@ def suites() -> str:
                 ", ".join([run.expect, *(f"`{a}`" for a in run.anomalies)]),
                 str(run.refusals),
             )
-            for run in suite.read_suite(suite.locate(name))
+            for run in planned(name)
         ]
         head = ("run", "lock", "store", "faults", "expected", "refusals, at least")
         lines += table(head, rows)
@@ -249,9 +267,12 @@ def targets() -> str:
         lines += [f"## {one.name}", "", *prose(module_of("targets", one.name).__doc__)]
         lines += options(one)
         lines += ["Servers, with the options left as they are:", ""]
-        servers = [(f"`{s.name}`", str(s.port), s.role) for s in made.servers()]
+        with patch("targets.jars.class_path", return_value=""), patch("targets.jars.find_java"):
+            # What a server is called does not depend on what is installed here.
+            servers = [(f"`{s.name}`", str(s.port), s.role) for s in made.servers()]
         lines += table(("server", "port", "role"), servers)
-        lines += [f"As store its `fence` is `{made.fence}` unless an option changes it.", ""]
+        if isinstance(made, target.Store):
+            lines += [f"As store its `fence` is `{made.fence}` unless an option changes it.", ""]
         lines += ["Abilities:", "", *(f"- {text}" for text in abilities(made)), ""]
         lines += ["Errors that prove that nothing happened; any other is `info`:", ""]
         rules = [(rule.name, rule.why) for rule in made.errors]
@@ -274,8 +295,14 @@ def workloads() -> str:
     lines = page("Workloads", words.WORKLOADS)
     for one in plugins.describe("workloads"):
         lines += [f"## {one.name}", "", *prose(module_of("workloads", one.name).__doc__)]
-        lines += [*options(one), words.WORKLOAD_MORE, ""]
+        lines += [*options(one), words.WORKLOAD_MORE.get(one.name, ""), ""]
     return joined(lines)
+
+
+def planned(name: str) -> list[suite.Planned]:
+    """Return the runs of a shipped suite, whichever released versions this machine has."""
+    with patch("targets._binary.needed", lambda product, version: Path(f"/{product}-{version}")):
+        return suite.read_suite(suite.locate(name))
 
 
 # ------------------------------------------------------------------------------------- parts

@@ -49,13 +49,16 @@ ROLES = {
 NUMBERED = ("worker:N", "server:N")
 
 PHASES_HEAD = """\
-Only `holder`, `worker:N` and a worker's name pass phases; any other role needs a time or `random`.
+Only `holder`, `worker:N` and a worker's name pass phases, and `waiter` the phase `queued`; any
+other role needs a time or `random`.
 With `at:` a phase, a worker is told to stop itself exactly there, so the fault hits every time.
 After the window the fault comes again at the next such phase, one lease later (or after `every`),
 until `count` or the end of the run. The first trap is laid a quarter of a lease after the start, or
 at the time `after`."""
 
 PHASES = {
+    "queued": "the worker stands in the queue for the lock, behind somebody else (workload option"
+    " `wait`)",
     "acquired": "the worker has just been granted the lock",
     "lease-checked": "the worker was told that it holds the lock, and has not yet thought",
     "before-write": "the worker has thought, and its next step is to send the write",
@@ -119,6 +122,8 @@ STATS = {
     "late_effects": "writes with unknown outcome that took effect",
     "forged_attempts": "writes, renewals and releases with a token that their caller never had",
     "forged_refused": "of these, the refused ones",
+    "lost_places": "acquires that were answered after their lease had ended in the queue",
+    "lost_places_refused": "how many of them were refused",
 }
 
 MARGINS = "Distances to trouble, in seconds or shares; `null` where the run had no such case."
@@ -127,6 +132,15 @@ RUN_FILE = """\
 A run file is YAML. Every mistake in it is reported at once, with line and column, what was found
 and what is allowed. Flags of `winkle run` override it key by key. The schema is
 [run.schema.json](run.schema.json)."""
+
+INVENTORY = """\
+The hosts of `winkle run --backend ssh --inventory FILE`, as YAML. Every mistake in it is reported
+at once, with line and column. [Run on hosts over SSH](../howto/hosts-over-ssh.md) shows a whole
+one. The schema is [inventory.schema.json](inventory.schema.json)."""
+
+INVENTORY_HOST = """\
+All but `name`, `local`, `address`, `peer_address`, `host_key` and `nodes` may stand in
+`defaults`."""
 
 RUN_DEFAULTS = {
     "workload": "fencing",
@@ -177,7 +191,9 @@ under a new process number.
 
 | operation | invoked with | ok | fail |
 | --- | --- | --- | --- |
-| `acquire` | `value.ttl_s` | `token`, `value.ttl_s` as granted | `held` |
+| `acquire` | `value.ttl_s`, `value.wait_s` where it queues | `token`, `value.ttl_s` as granted \
+| `held`; of a queue `not-holder` |
+| `keep` | `token` | | `not-holder` |
 | `renew` | `token` | | `not-holder` |
 | `read` | | `value` and `token`, both absent when nothing was ever written | |
 | `check` | `token`, `value.ask`, `value.think_ms` | `value.held`: true, false, or null | |
@@ -185,6 +201,7 @@ under a new process number.
 | `fenced`, `not-holder` |
 | `release` | `token` | | `not-holder` |
 
+`keep` is the renewal of a lease whose owner still queues for the lock, on the lane of the renewals.
 A refusal begins with its code word, any other `fail` with `no-effect:`. `check` is the question
 "do I still hold it?" together with the time to think before the write, so a worker that is frozen
 before its write is frozen inside this operation."""
@@ -200,10 +217,16 @@ options. A target of your own is [one file](../howto/write-a-target.md)."""
 
 WORKLOADS = "What the workers do, and how the history is judged; `winkle list workloads`."
 
-WORKLOAD_MORE = """\
+WORKLOAD_MORE = {
+    "fencing": """\
 The flags `--keys`, `--think`, `--rate` and `--check` set the options of the same name. The
 operations are listed in [run folder](run-folder.md), the properties in
-[anomalies](anomalies.md)."""
+[anomalies](anomalies.md).""",
+    "access": """\
+It judges `unauthorised-effect` and `watch-leak`. Workers invoke `write` and `read`; strangers
+invoke `own` (which they may), `foreign-read`, `foreign-write` and `foreign-watch`, each of which
+ends in `denied` or shows in `value` what was shown, let through, or sent.""",
+}
 
 EXCHANGE = """\
 `->` goes to the worker, `<-` comes from it. The worker stops itself before its write, sleeps

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from harness.docker.engine import EngineError, connect
 from harness.errors import SandboxError, UsageError
 from harness.ledger import ledger_folder
 from harness.local import advice, sandbox
@@ -33,7 +34,7 @@ class Finding:
 
 def examine() -> list[Finding]:
     """Try everything; takes about a second."""
-    return [*_platform(), *_sandbox(), *_ledger(), *_targets()]
+    return [*_platform(), *_sandbox(), *_docker(), *_ledger(), *_targets()]
 
 
 def _platform() -> Iterator[Finding]:
@@ -51,19 +52,38 @@ def _sandbox() -> Iterator[Finding]:
     with tempfile.TemporaryFile() as said:
         left = sandbox.launch("harness.local.probe", stdout=said.fileno(), bound_s=PROBE_S)
         said.seek(0)
-        records = [json.loads(line) for line in said.read().splitlines()]
+        lines = [json.loads(line) for line in said.read().splitlines()]
+    trying = [line["trying"] for line in lines if "trying" in line]
+    records = [line for line in lines if "trying" not in line]
     if left.failed is not None:
         text = f"{left.failed.step}: {left.failed.text}"
         yield Finding("sandbox", ok=False, text=text, fix=advice.way_out(left.failed))
         return
     whole = left.code == 0
-    text = "its own namespaces and mounts" if whole else f"the probe ended with {left.code}"
+    text = "its own namespaces and mounts"
+    if not whole:
+        where = f" while it tried: {trying[-1]}" if len(trying) > len(records) else ""
+        text = f"the probe ended with {left.code}{where}"
     yield Finding("sandbox", whole, text, "" if whole else "please report this")
     for record in records:
         fix = "" if record["ok"] else "please report this with the output of `winkle doctor --json`"
         if not record["ok"] and record["name"].endswith(OPTIONAL):
             fix = "nothing to do: runs work without it"
         yield Finding(record["name"], record["ok"], record["text"], fix)
+
+
+def _docker() -> Iterator[Finding]:
+    name = f"docker {OPTIONAL}"
+    try:
+        api = connect()
+    except EngineError as error:
+        fix = "nothing to do: only --backend docker needs an engine"
+        yield Finding(name, ok=False, text=str(error), fix=fix)
+        return
+    try:
+        yield Finding(name, ok=True, text=f"engine {api.version()['Version']}")
+    finally:
+        api.close()
 
 
 def _ledger() -> Iterator[Finding]:

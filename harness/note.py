@@ -14,7 +14,8 @@ import msgspec
 # So begins the text of a problem that is what a fault left behind: see `Results.leftover`.
 LEFTOVER = "leftover: "
 MARKS = ("main", "final", "interrupted", "end")
-PHASES = ("acquired", "lease-checked", "before-write", "renewing")
+QUEUED = "queued"
+PHASES = (QUEUED, "acquired", "lease-checked", "before-write", "renewing")
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

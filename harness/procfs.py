@@ -92,6 +92,18 @@ def thread_states(pid: int) -> dict[int, str]:
     return states
 
 
+def frozen_threads(pid: int) -> list[bool]:
+    """Return of each thread of a process whether it looks frozen; empty when it is gone.
+
+    The freezer of control groups shows frozen threads in state D (version 1), or as waiting in
+    `do_freezer_trap` (version 2).  A thread that waits for a disk is in state D as well.
+    """
+    return [
+        state == "D" or read(f"/proc/{pid}/task/{thread}/wchan") == b"do_freezer_trap"
+        for thread, state in thread_states(pid).items()
+    ]
+
+
 def stop_pending(pid: int) -> bool:
     """Whether a SIGSTOP waits to be taken by a process that is stopped already.
 

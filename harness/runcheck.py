@@ -4,14 +4,18 @@ All of it is answered before anything is started, so that a fault that cannot wo
 with the reason instead of ending as an unknown verdict minutes later.
 """
 
+import platform
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from harness import options as plugin_options
 from harness import plugins
+from harness.cast import Cast, by_part
 from harness.errors import UsageError
+from harness.fault import Choosy as ChoosyFault
 from harness.fault import Fault as FaultPlugin
 from harness.mistakes import Mistake, nearest, show, unknown
 from harness.note import PHASES, QUEUED
@@ -62,6 +66,24 @@ class Crowd:
     store_servers: Sequence[str] | None = None
     names: Sequence[str] = field(default_factory=tuple)
 
+    def cast(self, who: str, store: Any, ttl_s: float, machine: str | None) -> Cast | None:
+        """Return who takes part, for a fault that means `who`; None while any of it is wrong."""
+        known = (self.workers, self.readers, self.lock_servers, self.store_servers)
+        if None in known or self.lock is None or store is None:
+            return None
+        workers, readers, lock_servers, store_servers = known
+        return Cast(
+            lock=self.lock,
+            store=store,
+            lock_servers=lock_servers or (),
+            store_servers=store_servers or (),
+            workers=[f"w{n + 1}" for n in range(workers or 0)],
+            readers=[f"r{n + 1}" for n in range(readers or 0)],
+            who=who,
+            ttl_s=ttl_s,
+            machine=machine,
+        )
+
 
 def check(draft: Draft, faults: Sequence[Entry], wrong: frozenset[str]) -> list[Mistake]:
     """Return every mistake of the parts of a run file whose shape is right.
@@ -70,8 +92,8 @@ def check(draft: Draft, faults: Sequence[Entry], wrong: frozenset[str]) -> list[
     """
     mistakes = _backend(draft) if "backend" not in wrong else []
     lock, store = _targets(draft, mistakes)
-    lock_servers = _servers("lock", lock, mistakes)
-    store_servers = lock_servers if store is lock else _servers("store", store, mistakes)
+    attached = draft.compose is not None
+    lock_servers, store_servers = _server_names(lock, store, mistakes, attached=attached)
     crowd = Crowd(
         None if "workers" in wrong else draft.workers,
         None if "readers" in wrong else draft.readers,
@@ -82,15 +104,22 @@ def check(draft: Draft, faults: Sequence[Entry], wrong: frozenset[str]) -> list[
     )
     if "workload" not in wrong:
         _workload(draft.workload, lock, store, mistakes)
+    # The servers of a user's own compose file are not known before it is read.
+    told = "ttl" not in wrong and draft.compose is None
+    machine = None if draft.backend == "ssh" else platform.machine()
     for entry in faults:
         fault = entry.fault
-        found = _fault_kind(fault)
+        made, found = _fault_kind(fault)
         if entry.whole:
             found += _fault_times(fault)
             if not wrong & {"time", "ttl"}:
                 found += _fault_start(fault, draft)
         if complaint := who_complaint(fault.who, crowd):
             found.append(Mistake(("who",), complaint))
+        elif told and not found and isinstance(made, ChoosyFault):
+            cast = crowd.cast(fault.who, store, draft.ttl, machine)
+            if cast is not None and (mistake := made.impossible(cast)):
+                found.append(mistake)
         mistakes += [mistake.under("faults", entry.position) for mistake in found]
     return mistakes
 
@@ -98,17 +127,30 @@ def check(draft: Draft, faults: Sequence[Entry], wrong: frozenset[str]) -> list[
 def _backend(draft: Draft) -> list[Mistake]:
     """Return what does not go with the backend, or is missing for it."""
     found = []
-    for key, needed in (("inventory", "ssh"), ("compose", "docker")):
-        if getattr(draft, key) is not None and draft.backend != needed:
-            text = (
-                f"found {show(getattr(draft, key))}; allowed: nothing, unless backend is {needed}"
-            )
-            found.append(Mistake((key,), text))
+    if draft.inventory is not None and draft.backend != "ssh":
+        text = f"found {show(draft.inventory)}; allowed: nothing, unless backend is ssh"
+        found.append(Mistake(("inventory",), text))
+    if draft.compose is not None and draft.backend == "ssh":
+        text = f"found {show(draft.compose)}; allowed: nothing, because backend is ssh"
+        found.append(Mistake(("compose",), text))
     if draft.backend == "ssh" and draft.inventory is None:
         found.append(Mistake(("inventory",), "missing; required: a file with the hosts"))
+    elif draft.backend == "ssh" and (complaint := _hosts(str(draft.inventory))):
+        found.append(Mistake(("inventory",), complaint))
     if draft.compose is None and draft.servers != "*":
         found.append(Mistake(("servers",), "found a pattern, but no compose file to look in"))
     return found
+
+
+def _hosts(inventory: str) -> str:
+    """Return what is wrong with a file of hosts, nothing when it can be used."""
+    from harness.ssh.inventory import read
+
+    try:
+        read(Path(inventory))
+    except UsageError as error:
+        return f"no hosts:\n{error}"
+    return ""
 
 
 def merged(lock: Named, store: Named) -> dict[str, Any]:
@@ -164,21 +206,39 @@ def _plays(part: Part, name: str, made: object, mistakes: list[Mistake]) -> bool
     return False
 
 
-def _server_complaint(server: Server) -> str | None:
-    """Return why a server cannot be started anywhere, None when it can."""
+def _server_complaint(server: Server, *, attached: bool) -> str | None:
+    """Return why a server cannot be started anywhere, None when it can.
+
+    One that a compose file brings up needs no command.
+    """
     if not _NAME.match(str(server.name)):
         return f"found the server name {show(server.name)}; allowed: letters, digits, - and _"
     if _WORKER.match(server.name) or server.name == "a1":
         return f"found the server name {server.name}, which is a worker's; allowed: another one"
     if not isinstance(server.port, int) or not 1 <= server.port <= 65535:
         return f"server {server.name}: found the port {show(server.port)}; allowed: 1 to 65535"
-    words = list(server.argv) if not isinstance(server.argv, str) else []
-    if not words or not all(isinstance(word, str) for word in words):
+    words = list(server.argv) if not isinstance(server.argv, str) else [None]
+    if not (words or attached) or not all(isinstance(word, str) for word in words):
         return f"server {server.name}: found argv {show(server.argv)}; allowed: a list of texts"
     return None
 
 
-def _servers(part: Part, target: Any | None, mistakes: list[Mistake]) -> list[str] | None:
+def _server_names(
+    lock: Any | None, store: Any | None, mistakes: list[Mistake], *, attached: bool
+) -> tuple[Sequence[str] | None, Sequence[str] | None]:
+    """Return the servers of lock and store by name; None for what cannot be known."""
+    ours = _servers("lock", lock, mistakes, attached=attached)
+    theirs = None if store is lock else _servers("store", store, mistakes, attached=attached)
+    if ours is not None and (theirs is not None or store is lock):
+        names = by_part(ours, theirs)
+        return names["lock"], names["store"]
+    found = [None if part is None else [server.name for server in part] for part in (ours, theirs)]
+    return found[0], found[1]
+
+
+def _servers(
+    part: Part, target: Any | None, mistakes: list[Mistake], *, attached: bool
+) -> list[Server] | None:
     if target is None:
         return None
     try:
@@ -192,10 +252,10 @@ def _servers(part: Part, target: Any | None, mistakes: list[Mistake]) -> list[st
             text = f"{target.name} is no target: servers() returned {type(server).__name__}"
             mistakes.append(Mistake((part,), f"{text}, it must return Server records"))
             return None
-        if complaint := _server_complaint(server):
+        if complaint := _server_complaint(server, attached=attached):
             mistakes.append(Mistake((part,), f"{target.name}: {complaint}"))
             return None
-    return [server.name for server in found]
+    return found
 
 
 def _workload(named: Named, lock: Any, store: Any, mistakes: list[Mistake]) -> None:
@@ -206,9 +266,13 @@ def _workload(named: Named, lock: Any, store: Any, mistakes: list[Mistake]) -> N
         return
     if lacks := lacking(made, Workload):
         mistakes.append(Mistake(("workload",), f"{named.name} is no workload: it has no {lacks}"))
-    elif isinstance(made, Choosy) and lock is not None and store is not None:
-        if complaint := made.unsuitable(lock, store):
-            mistakes.append(Mistake(("workload",), f"{named.name}: {complaint}"))
+    elif (
+        isinstance(made, Choosy)
+        and lock is not None
+        and store is not None
+        and (complaint := made.unsuitable(lock, store))
+    ):
+        mistakes.append(Mistake(("workload",), f"{named.name}: {complaint}"))
 
 
 def lacking(made: object, protocol: type) -> str:
@@ -221,12 +285,13 @@ def lacking(made: object, protocol: type) -> str:
     )
 
 
-def _fault_kind(fault: Fault) -> list[Mistake]:
+def _fault_kind(fault: Fault) -> tuple[Any | None, list[Mistake]]:
+    """Return the fault object, None where it cannot be made, and what is wrong with it."""
     extra = dict(fault.model_extra or {})
     try:
         known = plugin_options.names_of(plugins.factory("faults", fault.kind))
     except plugins.PluginError as error:
-        return [mistake.under("kind") for mistake in error.mistakes]
+        return None, [mistake.under("kind") for mistake in error.mistakes]
     general = [field.alias or name for name, field in Fault.model_fields.items()]
     strange = [] if known is None else [name for name in extra if name not in known]
     mistakes = [
@@ -238,12 +303,12 @@ def _fault_kind(fault: Fault) -> list[Mistake]:
             "faults", fault.kind, {k: v for k, v in extra.items() if k not in strange}
         )
     except plugins.PluginError as error:
-        return mistakes + [
+        return None, mistakes + [
             Mistake(m.path[1:] if m.path else ("kind",), m.text, m.at_key) for m in error.mistakes
         ]
     if lacks := lacking(made, FaultPlugin):
         mistakes.append(Mistake(("kind",), f"{fault.kind} is no fault: it has no {lacks}"))
-    return mistakes
+    return made, mistakes
 
 
 def _fault_times(fault: Fault) -> list[Mistake]:

@@ -254,7 +254,7 @@ def _spec(draft: Draft, default_seed: int) -> RunSpec:
         workload=draft.workload.name,
         options=draft.workload.options,
         faults=tuple(_fault(fault) for fault in draft.faults),
-        backend=draft.backend,
+        backend=draft.backend if draft.compose is None else "docker",
         inventory=draft.inventory,
         compose=draft.compose,
         servers=draft.servers,

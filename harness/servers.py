@@ -14,13 +14,14 @@ from typing import Any
 
 from harness.backend import Lab, Reached
 from harness.bounded import call
+from harness.cast import by_part
 from harness.cluster import command, places, records_of
 from harness.errors import TargetError
 from harness.folder import RunFolder
 from harness.target import Answers, Cluster, Place, Ready, Server, Target, Versioned
 from harness.text import tail
 
-START_S = 30.0
+START_S = 90.0  # three JVMs on a busy machine need a minute
 _REACH_S = 1.0
 _POLL_S = 0.02
 
@@ -54,15 +55,8 @@ class Parts:
 
     def names(self) -> dict[str, Sequence[str]]:
         """The names of the servers by the part that they play."""
-        if self.lock is not self.store:
-            return {
-                "lock": [server.name for server in self.lock.servers()],
-                "store": [server.name for server in self.store.servers()],
-            }
-        servers = self.lock.servers()
-        stores = [server.name for server in servers if server.role == "store"]
-        locks = [server.name for server in servers if server.role != "store"]
-        return {"lock": locks, "store": stores or locks}
+        one = self.lock is self.store
+        return by_part(self.lock.servers(), None if one else self.store.servers())
 
     def versions(self) -> dict[str, str]:
         """What each target says of its version."""

@@ -15,6 +15,7 @@ from harness.protocol import Phase
 
 # The operation during which each phase is passed.
 PHASE_OF = {
+    "queued": "acquire",
     "acquired": "acquire",
     "lease-checked": "check",
     "before-write": "check",

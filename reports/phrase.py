@@ -50,6 +50,8 @@ def _asked(call: Call) -> str:
     match call.f:
         case "acquire":
             return f"asks for the lock{key}"
+        case "keep":
+            return f"renews the lease of its place in the queue for{key or ' the lock'}"
         case "renew":
             return f"renews its lease on{key or ' the lock'} {with_token(call.token)}"
         case "release":

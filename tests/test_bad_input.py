@@ -51,8 +51,9 @@ def run_mine(
     target = tmp_path / "mine.py"
     target.write_text(TARGET.format(servers=servers, connect=connect, read=read))
     out = tmp_path / "runs"
-    flags = ("--lock", "atlasmart", "--store", f"{target}:Mine", "--time", "2s")
-    done = winkle(tmp_path, *flags, "--out", str(out))
+    flags = ("--lock", "atlasmart", "--store", f"{target}:Mine", "--time", "1s")
+    alone = ("--workers", "1", "--readers", "0")
+    done = winkle(tmp_path, *flags, *alone, "--out", str(out))
     assert not list((tmp_path / "state").glob("vanwinkle/ledgers/*"))
     return done, (out / "latest").resolve()
 

@@ -53,6 +53,9 @@ CASES: dict[str, dict[str, list[str]]] = {
         "clock_real": [
             "c11_a_forward_jump_of_valkeys_clock_past_the_ttl_is_a_duplicate_grant",
         ],
+        "targets_redlock": [
+            "c11_the_clock_of_one_server_jumps_and_both_hold_a_majority",
+        ],
     },
     "C13 valid because nothing happened": {
         "cases_histories": [
@@ -98,6 +101,9 @@ CASES: dict[str, dict[str, list[str]]] = {
         "cases_runs": [
             "c21_a_pause_holds_when_every_thread_of_the_tree_is_stopped",
         ],
+        "targets_postgres_runs": [
+            "a_jump_of_the_servers_clock_ends_a_lease_and_a_pause_stops_every_session",
+        ],
     },
     "C22 histories that are not histories": {
         "workloads_verdict": [
@@ -125,6 +131,11 @@ CASES: dict[str, dict[str, list[str]]] = {
             "a_lock_server_gives_old_tokens_again_and_a_store_loses_what_it_took",
         ],
     },
+    "C35 Redlock: a second majority": {
+        "targets_redlock": [
+            "c35_a_restart_that_forgets_lets_a_second_majority_form",
+        ],
+    },
     "C46, C49 released by somebody who never held it": {
         "workloads_grants": [
             "c46_c49_a_release_or_renewal_by_a_stranger_is_forged",
@@ -142,6 +153,15 @@ CASES: dict[str, dict[str, list[str]]] = {
         ],
         "partition_real": [
             "a_holder_cut_from_the_lock_service_only_writes_on_and_learns_too_late",
+        ],
+        "targets_postgres_runs": [
+            "c55_a_leader_whose_session_is_gone_stays_leader",
+        ],
+        "targets_postgres": [
+            "a_terminated_session_gives_its_lock_away_and_tells_nobody",
+        ],
+        "targets_zookeeper_runs": [
+            "c62_who_waits_for_a_word_about_the_session_learns_too_late",
         ],
     },
 }

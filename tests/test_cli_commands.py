@@ -1,5 +1,6 @@
 """The commands with a stub in place of the harness: flags, output, and exit codes."""
 
+import importlib
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -86,7 +87,7 @@ def module(monkeypatch: pytest.MonkeyPatch, name: str, **names: Any) -> None:
     vars(made).update(names)
     monkeypatch.setitem(sys.modules, name, made)
     parent, _, child = name.rpartition(".")
-    monkeypatch.setattr(sys.modules[parent], child, made, raising=False)
+    monkeypatch.setattr(importlib.import_module(parent), child, made, raising=False)
 
 
 @pytest.fixture
@@ -420,5 +421,6 @@ def test_heal_prints_what_it_undid(
     said: str,
 ) -> None:
     module(monkeypatch, "harness.heal", heal=lambda: done)
+    module(monkeypatch, "harness.docker.sweep", heal=list)
     assert main(["heal"]) == 0
     assert capsys.readouterr().out == said

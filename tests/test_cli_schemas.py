@@ -13,6 +13,7 @@ from harness.verdict import Verdict
 def test_every_published_schema_is_a_schema() -> None:
     jsonschema = pytest.importorskip("jsonschema")
     assert set(published()) == {
+        "inventory.schema.json",
         "results.schema.json",
         "run.schema.json",
         "suite.schema.json",

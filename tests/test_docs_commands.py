@@ -7,6 +7,7 @@ wait for its turn, and one that several pages show is made once.
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -29,15 +30,38 @@ from tests.support_docs import (
     patch,
 )
 
+pytestmark = pytest.mark.once
 LANES = 3
 BOUND_S = 240
 RUN = "winkle run "
 # Commands that take more than 30 s, and the test that runs them.
 ELSEWHERE = {
     "winkle suite quick -q": "test_quick_suite.py::test_the_quick_suite_comes_out_as_expected",
+    "winkle suite etcd -q": "test_suites_etcd.py::test_a_suite_comes_out_as_expected",
+    "winkle suite etcd-11456 -q": "test_suites_etcd.py::test_a_suite_comes_out_as_expected",
+    "winkle suite etcd-access -q": "test_suites_etcd.py::test_a_suite_comes_out_as_expected",
 }
 # Lines of bash blocks: they change the machine or the checkout, so they are looked at only.
 NOT_RUN = {
+    "winkle get etcd@3.4.3 etcd@3.7.1": "takes minutes and the network",
+    "winkle run --lock 'etcd[version=3.7.1]' --store 'etcd[guarded=true]' --fault pause": (
+        "needs what the line before it gets; test_suites_etcd runs the like"
+    ),
+    "winkle run --backend docker --lock etcd --store valkey"
+    " --fault pause:who=holder,at=before-write,for=2.5leases": (
+        "needs an engine; test_docker_run runs the like"
+    ),
+    "winkle run --compose my/docker-compose.yml --servers 'etcd*'"
+    " --lock ./etcd_over_http.py:Etcd --store ./etcd_over_http.py:Etcd"
+    " --fault pause:who=holder,at=before-write,for=2.5leases"
+    " --fault pause:who=leader,at=6s,for=1s --fault partition:who=leader,at=8s,for=1s": (
+        "needs an engine; test_docker_compose runs it"
+    ),
+    "winkle run --backend ssh --inventory hosts.yaml --lock 'etcd[binary=/opt/etcd/bin/etcd]' "
+    "--store 'valkey[binary=/opt/valkey/bin/valkey-server]'"
+    " --fault pause:who=holder,at=before-write,for=2.5leases": (
+        "needs hosts; test_ssh_run runs the like"
+    ),
     "make run": "installs, then runs the suite quick",
     "make test": "runs this test",
     "make lint": "a part of make test",
@@ -206,7 +230,7 @@ def test_each_line_of_a_bash_block_is_in_the_table_of_what_is_not_run() -> None:
         for page in pages()
         for block in blocks(page)
         if block.language in ("bash", "sh")
-        for line in block.text.splitlines()
+        for line in re.sub(r"\\\n\s*", "", block.text).splitlines()
     }
     assert lines == set(NOT_RUN)
 

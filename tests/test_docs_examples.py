@@ -8,6 +8,7 @@ import pytest
 
 from harness import plugins
 from harness.runfile import read
+from harness.ssh.inventory import read as read_inventory
 from harness.suite import read_suite
 from harness.target import ErrorTable, Grant, LockService, RefusedError, Server, Store, Target
 from tests.support_docs import DOCS, ROOT, Block, blocks, named_file, pages
@@ -50,11 +51,16 @@ def test_python_compiles(block: Block) -> None:
 
 
 @pytest.mark.parametrize("block", of("yaml"), ids=where)
-def test_yaml_is_a_run_file_or_a_suite(
+def test_yaml_is_a_run_file_a_suite_or_an_inventory(
     block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "mylock.py").write_bytes(MYLOCK.read_bytes())
     monkeypatch.chdir(tmp_path)
+    if "\nhosts:" in block.text:
+        file = tmp_path / "hosts.yaml"
+        file.write_text(block.text, "utf-8")
+        assert read_inventory(file).hosts
+        return
     if "\nruns:" not in block.text:
         assert read(block.text).faults
         return

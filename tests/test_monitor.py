@@ -158,9 +158,8 @@ def test_the_flag_is_a_key_of_the_run_file() -> None:
 
 @pytest.mark.sandbox
 def test_a_run_of_30_s_ends_at_the_first_finding(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     spec = from_values({**LIVE, "stop_on_failure": True})
     result = execute(spec, tmp_path / "runs")
     assert result.results is not None, result.error

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.live import NOOP, live_run, until
+from tests.live import BOUND_S, NOOP, live_run, until
 
 pytestmark = pytest.mark.sandbox
 
 WORDS = [sys.executable, "-P", "-m", "harness.cli", "run", "--lock", f"{NOOP}:Noop"]
-RUN = [*WORDS, "--store", f"{NOOP}:Noop", "--workload", f"{NOOP}:Flood", "--time", "1s"]
+RUN = [*WORDS, "--store", f"{NOOP}:Noop", "--workload", f"{NOOP}:Flood", "--time", "200ms"]
+RUN += ["--workers", "1", "--readers", "0"]
 MUTE = """
 import sys
 from harness import Server
@@ -95,7 +96,7 @@ def test_a_signal_before_the_main_phase(tmp_path: Path, number: signal.Signals) 
         namespace = run.namespace()
         until(lambda: len(run.members(namespace)) >= 3, "the server")
         os.kill(run.process.pid, number)
-        assert run.process.wait(timeout=20) == 130
+        assert run.process.wait(timeout=BOUND_S) == 130
         assert not run.members(namespace)
         assert run.ledger() is None
         assert "Traceback" not in (tmp_path / "stderr").read_text()

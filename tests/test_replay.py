@@ -16,7 +16,7 @@ from tests.live import NOOP
 RUN = f"""
 lock: {NOOP}:Noop
 store: {NOOP}:Noop
-workload: {NOOP}:Hold
+workload: "{NOOP}:Hold[think_ms=10]"
 workers: 3
 readers: 0
 ttl: 200ms
@@ -68,8 +68,7 @@ def test_a_schedule_survives_its_run_file() -> None:
 
 
 @pytest.mark.sandbox
-def test_a_live_replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+def test_a_live_replay(tmp_path: Path) -> None:
     first = execute(read(RUN), tmp_path / "runs", quiet=True)
     assert first.folder is not None
     again = execute(replayed(first.folder), tmp_path / "runs", quiet=True)

@@ -5,7 +5,7 @@ from itertools import combinations, pairwise
 from xml.etree import ElementTree as ET
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reports.axis import Axis, axis
@@ -59,7 +59,6 @@ def test_the_end_of_the_run_has_a_piece_of_its_own() -> None:
     assert all(x <= shown.x(ns(2)) for x, _ in shown.ticks())
 
 
-@settings(deadline=None)  # a busy machine is no finding
 @given(
     st.lists(st.integers(0, 10**12), min_size=2, max_size=30, unique=True),
     st.one_of(st.none(), st.just(10**13)),
@@ -75,7 +74,6 @@ def test_later_is_never_drawn_further_left(times: list[int], tail_ns: int | None
     assert all(a < b for a, b in pairwise(ticks))
 
 
-@settings(deadline=None)  # a busy machine is no finding
 @given(
     st.lists(st.tuples(st.floats(0, 1000), st.text(min_size=1, max_size=20)), max_size=12),
     st.lists(st.floats(50, 900), max_size=2),
@@ -91,7 +89,6 @@ def test_no_two_labels_touch(wanted: list[tuple[float, str]], cuts: list[float])
     assert all(item.left >= 0 for item in placed)
 
 
-@settings(deadline=None)  # a busy machine is no finding
 @given(st.lists(st.floats(0, 1000), max_size=30))
 def test_numbers_keep_their_order_and_their_distance(wanted: list[float]) -> None:
     wanted.sort()

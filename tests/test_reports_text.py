@@ -3,7 +3,7 @@
 from xml.etree import ElementTree as ET
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.anomalies import catalogue
@@ -14,7 +14,6 @@ from reports.text import at, brief, clean, clean_block, count, lasting, listing,
 ANY = st.text(st.characters(exclude_categories=()), max_size=60)
 
 
-@settings(deadline=None)  # a busy machine is no finding
 @given(ANY)
 def test_clean_text_is_printable_valid_xml_on_one_line(text: str) -> None:
     shown = clean(text)
@@ -28,7 +27,6 @@ def test_clean_text_is_printable_valid_xml_on_one_line(text: str) -> None:
     assert again[0].get("title") == shown
 
 
-@settings(deadline=None)  # a busy machine is no finding
 @given(ANY)
 def test_cleaning_twice_changes_nothing(text: str) -> None:
     assert clean(clean(text)) == clean(text)

@@ -153,7 +153,7 @@ def test_files_that_are_no_run_files(text: str | bytes, line: str) -> None:
         ("ttl: 0s", 'run.yaml:3:6: ttl: found "0s"; allowed: 1ms to 24h'),
         ("ttl: 2leases", "run.yaml:3:6: ttl: '2leases': leases are no unit here, write seconds"),
         ("time: 1:30", "run.yaml:3:7: time: '1:30' is no duration"),
-        ("backend: docker", 'run.yaml:3:10: backend: found "docker"; allowed: local'),
+        ("backend: moon", 'run.yaml:3:10: backend: found "moon"; allowed: local, docker, ssh'),
         ("seed: -1", "run.yaml:3:7: seed: found -1; allowed: at least 0"),
         ("seed: x", 'run.yaml:3:7: seed: found "x"; allowed: a whole number'),
         ("faults: pause", 'run.yaml:3:9: faults: found "pause"; allowed: a list'),

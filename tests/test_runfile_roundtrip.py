@@ -1,7 +1,7 @@
 """What a run writes to its run.yaml reads back as the same run."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.note import PHASES
@@ -69,7 +69,6 @@ def specs(draw: st.DrawFn) -> RunSpec:
     )
 
 
-@settings(deadline=None)  # the first example pays for the imports
 @given(specs())
 def test_a_run_file_reads_back_as_the_same_run(
     tmp_path_factory: pytest.TempPathFactory, spec: RunSpec

@@ -55,6 +55,12 @@ def raw(servers: Servers) -> Any:
     return closing(Session(servers.cluster.places[0], 5.0))
 
 
+def read_only(servers: Servers) -> bool:
+    """Whether a session that begins now may only read."""
+    with raw(servers) as operator:
+        return "on" in str(operator.ask("SHOW default_transaction_read_only"))
+
+
 def processes(servers: Servers) -> list[int]:
     """The pids of the server and of all that it started: every session is one."""
     first = servers._processes["postgres1"].pid
@@ -213,13 +219,15 @@ def test_a_frozen_session_leaves_the_outcome_unknown_and_no_answer_behind(own: S
 
 @pytest.mark.real
 def test_errors_of_a_statement_are_proven_to_have_had_no_effect(own: Servers) -> None:
-    with store_of(own) as store, lock_of(own) as lock, raw(own) as operator:
+    with store_of(own) as store, raw(own) as operator:
         with pytest.raises(SqlError, match="22003") as beyond:
             store.write("k", "v", 2**63)
         assert proves_no_effect(own.target, beyond.value) is not None
         store.write("k", "v", 1)
         operator.ask("ALTER SYSTEM SET default_transaction_read_only = on")
         operator.ask("SELECT pg_reload_conf()")
+    until(lambda: read_only(own), "new sessions may only read")
+    with store_of(own) as store, lock_of(own) as lock:
         for call, args in ((store.write, ("k", "w", 2)), (lock.acquire, ("k", 30.0))):
             with pytest.raises(SqlError, match="25006") as rejected:
                 call(*args)

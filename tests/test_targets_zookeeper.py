@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,15 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 def own(tmp_path: Path) -> Iterator[Servers]:
     """A server for one test."""
     yield from started(tmp_path)
+
+
+def error_of(call: Callable[[], object]) -> Exception | None:
+    """Return what a call raises, which for a client library is no exact science."""
+    try:
+        call()
+    except Exception as error:  # noqa: BLE001 - looked at by who asked
+        return error
+    return None
 
 
 def started(folder: Path) -> Iterator[Servers]:
@@ -153,9 +162,9 @@ def test_a_client_that_hears_nothing_gives_up_or_goes_on(own: Servers) -> None:
         own.freeze("zookeeper1")
         until(lambda: not careful.believes(one), "the connection counts as broken")
         assert trusting.believes(two)
-        with pytest.raises(Exception, match=r".") as failure:
-            trusting.renew(two)
-        assert not isinstance(failure.value, RefusedError)
+        failure = error_of(lambda: trusting.renew(two))
+        assert failure is not None
+        assert not isinstance(failure, RefusedError)
         own.thaw("zookeeper1")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.once
 ROOT = Path(__file__).resolve().parent.parent
 PRODUCT = ("harness", "targets", "nemesis", "workloads", "reports")
 FILE_LINES_MAX = 500
@@ -19,9 +20,14 @@ SHELLS = ("os.system(", "os.popen", "shell=True", "subprocess.getoutput", "creat
 MARKS = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|X" + r"XX|HA" + r"CK)\b")
 STARTED_BY_NAME = {
     "harness.cli",
+    "harness.docker.agent",
+    "harness.docker.envoy",
+    "harness.docker.main",
     "harness.local.engine",
     "harness.local.main",
     "harness.local.probe",
+    "harness.ssh.agent.main",
+    "harness.ssh.main",
     "harness.worker",
     "harness.schemas",
     "targets.atlasmart.lockd",

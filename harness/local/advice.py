@@ -10,7 +10,7 @@ from pathlib import Path
 from harness.errors import SandboxError
 from harness.local.sandbox import StepFailed
 
-DOCKER = "use a Linux machine"
+DOCKER = "use the Docker backend (--backend docker), or a Linux machine"
 
 
 def require_linux() -> None:

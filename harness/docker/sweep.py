@@ -1,0 +1,118 @@
+"""Removing what runs left in the engine, by label and never by anything else.
+
+A container that is paused takes no order, so it is let go first; one that is removed by somebody
+else meanwhile was removed.  Networks and volumes go when the containers that used them are gone.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from harness.docker.engine import (
+    OWNER_LABEL,
+    RUN_LABEL,
+    EngineError,
+    connect,
+    engine_does,
+    owner_is_dead,
+)
+from harness.docker.project import PROJECT_LABEL, composed_name
+
+_THREADS = 8
+
+
+def remove(api: Any, runs: Iterable[str]) -> int:
+    """Remove all that bears the labels of these runs; return how many things that were.
+
+    Raises EngineError when something could not be removed.
+    """
+    return sum(_remove(api, run) for run in runs)
+
+
+def dead_runs(api: Any) -> list[str]:
+    """Return the runs of which something is left and whose owner is dead."""
+    found = {}
+    with engine_does("what is left of earlier runs cannot be listed"):
+        for labels in _all_labels(api):
+            found[labels[RUN_LABEL]] = labels.get(OWNER_LABEL, "")
+    return sorted(run for run, owner in found.items() if owner_is_dead(owner))
+
+
+def sweep(api: Any) -> list[str]:
+    """Remove what dead runs left; return the runs."""
+    runs = dead_runs(api)
+    remove(api, runs)
+    return runs
+
+
+def _all_labels(api: Any) -> Iterable[dict[str, str]]:
+    of_any_run = {"label": RUN_LABEL}
+    for container in api.containers(all=True, filters=of_any_run):
+        yield container["Labels"]
+    for network in api.networks(filters=of_any_run):
+        yield network["Labels"]
+    for volume in api.volumes(filters=of_any_run)["Volumes"] or ():
+        yield volume["Labels"]
+
+
+def _remove(api: Any, run: str) -> int:
+    """Remove all of one run."""
+    with engine_does(f"what is left of run {run} cannot be removed"):
+        containers = _both(run, lambda only: api.containers(all=True, filters=only))
+        # Holders end last: theirs is the network that the others use.
+        joined = [c["Id"] for c in containers if not c["Names"][0].endswith("-holder")]
+        holders = [c["Id"] for c in containers if c["Names"][0].endswith("-holder")]
+        for group in (joined, holders):
+            _each(group, lambda one: _remove_container(api, one))
+        found = _both(run, lambda only: api.networks(filters=only))
+        networks = [network["Id"] for network in found]
+        _each(networks, api.remove_network)
+        found = _both(run, lambda only: api.volumes(filters=only)["Volumes"] or ())
+        volumes = [volume["Name"] for volume in found]
+        _each(volumes, lambda name: api.remove_volume(name, force=True))
+    return len(containers) + len(networks) + len(volumes)
+
+
+def _both(run: str, listed: Callable[[dict[str, str]], Iterable[Any]]) -> list[Any]:
+    """Return what bears the label of a run, and what compose made for it."""
+    ours, composed = f"{RUN_LABEL}={run}", f"{PROJECT_LABEL}={composed_name(run)}"
+    return [one for label in (ours, composed) for one in listed({"label": label})]
+
+
+def _remove_container(api: Any, container: str) -> None:
+    from docker.errors import APIError
+
+    with contextlib.suppress(APIError):
+        api.unpause(container)
+    api.remove_container(container, force=True, v=True)
+
+
+def _each(things: list[str], remove_one: Callable[[str], Any]) -> None:
+    from docker.errors import APIError
+
+    def gone(thing: str) -> None:
+        try:
+            remove_one(thing)
+        except APIError as error:
+            # Removed by somebody else (404), or just now being removed (409, of a network 403).
+            if error.status_code not in (403, 404, 409):
+                raise
+
+    if things:
+        with ThreadPoolExecutor(_THREADS) as threads:
+            list(threads.map(gone, things))
+
+
+def heal() -> list[str]:
+    """Remove what dead runs left, if there is an engine; return one line for each run."""
+    try:
+        api = connect()
+    except EngineError:
+        return []
+    try:
+        return [f"{run}: removed the containers of a dead run" for run in sweep(api)]
+    except EngineError as error:
+        return [f"containers: {error}"]
+    finally:
+        api.close()

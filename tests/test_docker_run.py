@@ -1,0 +1,118 @@
+"""Whole runs whose nodes are containers: verdicts, bad servers, and what a dead harness leaves."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from harness import procfs
+from harness.node import ProcessId
+from tests.live import live_run, until
+from tests.support_docker import api, leavings, needs_engine
+
+pytestmark = needs_engine()
+# Six seconds on a machine of our own; tests that run beside this one stretch time.
+GONE_S = 6.0 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+PAUSE = "pause:who=holder,at=before-write,for=2.5leases"
+
+FILE = """
+lock: atlasmart
+store: atlasmart
+backend: docker
+time: 90s
+ttl: 2s
+faults: ["{fault}"]
+"""
+
+
+@pytest.fixture
+def engine() -> Iterator[Any]:
+    with api() as client:
+        yield client
+
+
+def winkle(tmp_path: Path, *words: str) -> dict[str, Any]:
+    argv = [sys.executable, "-P", "-m", "harness.cli", "run", "--backend", "docker", "--json"]
+    done = subprocess.run(
+        [*argv, "--out", str(tmp_path / "runs"), *words],
+        env=os.environ | {"XDG_STATE_HOME": str(tmp_path / "state")},
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.stdout, done.stderr.decode()
+    said: dict[str, Any] = msgspec.json.decode(done.stdout)
+    return said | {"stderr": done.stderr.decode()}
+
+
+def test_an_unfenced_store_fails_and_nothing_is_left(engine: Any, tmp_path: Path) -> None:
+    words = ("--lock", "atlasmart", "--store", "atlasmart", "--fault", PAUSE, "--time", "8s")
+    said = winkle(tmp_path, *words, "--seed", "3")
+    verdict = said["results"]["verdict"]
+    assert verdict["verdict"] == "fail", said
+    assert "stale-owner-write" in {anomaly["name"] for anomaly in verdict["anomalies"]}
+    until(lambda: not leavings(engine), "an engine as before", GONE_S)
+
+
+@pytest.mark.real
+def test_etcd_and_a_fenced_valkey_pass_with_a_pause_and_a_cut(tmp_path: Path) -> None:
+    faults = ("--fault", PAUSE, "--fault", "partition:who=leader,at=5s,for=2s")
+    words = ("--lock", "etcd", "--store", "valkey[fenced=true]", *faults, "--time", "10s")
+    said = winkle(tmp_path, *words, "--seed", "3")
+    assert said["results"]["verdict"]["verdict"] == "pass", said
+
+
+def test_a_server_that_ends_at_once_is_told_with_its_last_lines(
+    engine: Any, tmp_path: Path
+) -> None:
+    mine = tmp_path / "broken.py"
+    mine.write_text(BROKEN)
+    said = winkle(tmp_path, "--lock", f"{mine}:Broken", "--store", "atlasmart")
+    assert said["exit_code"] == 255
+    told = said["error"] or said["results"]["error"]
+    assert "server broken1 ended at the start with exit code 7" in told
+    assert "these are my last words" in told
+    until(lambda: not leavings(engine), "an engine as before", GONE_S)
+
+
+BROKEN = """
+from harness.target import Server
+class Broken:
+    name = "broken"
+    def servers(self):
+        return [Server("broken1", ["sh", "-c", "echo these are my last words; exit 7"], 7)]
+    def lock(self, cluster, timeout_s):
+        raise NotImplementedError
+"""
+
+
+@pytest.mark.parametrize("fault", ["pause:at=1s,for=60s", "partition:who=holder,at=1s,for=60s"])
+@pytest.mark.parametrize("victim", ["harness", "outer"])
+def test_sigkill_during_a_fault_leaves_nothing(
+    engine: Any, tmp_path: Path, fault: str, victim: str
+) -> None:
+    with live_run(tmp_path, FILE.format(fault=fault)) as run:
+        until(lambda: run.ledger() and b'"entry"' in run.ledger().read_bytes(), "a fault", 60)  # type: ignore[union-attr]
+        harness = _harness(run.process.pid)
+        os.kill(run.process.pid if victim == "outer" else harness.pid, signal.SIGKILL)
+        until(
+            lambda: not leavings(engine) and not procfs.alive(harness),
+            "an engine as before",
+            GONE_S,
+        )
+
+
+def _harness(outer: int) -> ProcessId:
+    """Return the process that lives the run, and owns its containers: the child of outer."""
+    for pid in procfs.pids():
+        status = procfs.read(f"/proc/{pid}/status") or b""
+        command = procfs.read(f"/proc/{pid}/cmdline") or b""
+        if f"PPid:\t{outer}\n".encode() in status and b"harness.docker.main" in command:
+            return ProcessId(pid, procfs.start_ticks(pid) or 0)
+    raise AssertionError(f"{outer} has no harness")

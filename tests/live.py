@@ -61,8 +61,15 @@ class LiveRun:
         return int(read(path)[0]["pid_namespace"])
 
     def members(self, namespace: int) -> list[int]:
-        """All processes of the sandbox, as pids of this machine."""
-        return [p for p in procfs.pids() if procfs.namespace_inode(p, "pid") == namespace]
+        """All processes of the sandbox that live, as pids of this machine.
+
+        One that is dead is an entry until the machine's own init takes note, a second later or two.
+        """
+        return [
+            p
+            for p in procfs.pids()
+            if procfs.namespace_inode(p, "pid") == namespace and procfs.thread_states(p)
+        ]
 
     def chain(self) -> dict[str, int]:
         """The pids of outer, helper, init and harness."""

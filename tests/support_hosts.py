@@ -122,7 +122,7 @@ def hosts(count: int = 3) -> Iterator[Hosts]:
 
 
 def boot(place: LocalNode, folder: Path) -> None:
-    """Start a host: its first process is sshd, its /proc, /run and /tmp are its own."""
+    """Start a host: its first process is sshd, its /proc and /run are its own."""
     sshd = program_path("sshd")
     assert sshd is not None
     config = folder / "sshd_config"

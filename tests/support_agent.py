@@ -60,6 +60,15 @@ def place(station: Station, name: str = "a") -> SshNode:
     return nodes.make(station, name)
 
 
+def sleeping(seconds: int) -> int:
+    """How many processes are this very sleep; two of a daemon that stands, which then has four.
+
+    Before that there are others on the way, and sometimes four of them.
+    """
+    line = f"sleep\0{seconds}\0".encode()
+    return sum(procfs.read(f"/proc/{pid}/cmdline") == line for pid in procfs.pids())
+
+
 def living(words: str) -> list[int]:
     """Return the pids, seen from here, of processes whose command line holds these words."""
     found = []

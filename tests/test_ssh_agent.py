@@ -22,7 +22,7 @@ from harness.ssh.inventory import Host
 from harness.ssh.lost import HostLostError
 from harness.ssh.station import Station
 from tests.live import until
-from tests.support_agent import Started, agent, living, place
+from tests.support_agent import Started, agent, living, place, sleeping
 
 pytestmark = pytest.mark.sandbox
 
@@ -90,7 +90,8 @@ def test_a_node_is_stopped_resumed_and_killed_whole_and_alone(tmp_path: Path) ->
                 Started(node, daemon(1001), tmp_path / "a") as it,
                 Started(other, daemon(1001), tmp_path / "b"),
             ):
-                until(lambda: len(node.processes()) == len(other.processes()) == 4, "daemons")
+                until(lambda: sleeping(1001) == 4, "daemons")
+                until(lambda: len(node.processes()) == len(other.processes()) == 4, "no more")
                 node.stop("one")
                 node.stop("two")
                 until(lambda: node.threads() == Threads(4, 4), "all threads to be stopped")
@@ -121,7 +122,7 @@ def test_whichever_process_of_the_agent_is_killed_nothing_is_left(
         with agent() as station:
             node = place(station)
             async with Started(node, daemon(seconds), tmp_path / "log") as it:
-                until(lambda: len(living(f"sleep {seconds}")) == 4, "a daemon")
+                until(lambda: sleeping(seconds) == 2, "a daemon")
                 node.stop("one")
                 guard = station.link._carrier._process.pid  # type: ignore[attr-defined]
                 (inner,) = children(guard)
@@ -237,7 +238,7 @@ import os, sys, tempfile
 from pathlib import Path
 from harness.local import namespaces as ns
 from tests.live import until
-from tests.support_agent import agent, living, place
+from tests.support_agent import agent, living, place, sleeping
 from tests.test_ssh_agent import daemon
 
 maps = {"setgroups": "deny", "uid_map": f"1000 {os.geteuid()} 1"}
@@ -252,7 +253,8 @@ with tempfile.TemporaryDirectory() as folder:
         node, other = place(station, "a"), place(station, "b")
         node.spawn(daemon(1006), log=Path(folder, "a"))
         other.spawn(daemon(1006), log=Path(folder, "b"))
-        until(lambda: len(node.processes()) == len(other.processes()) == 4, "daemons")
+        until(lambda: sleeping(1006) == 4, "daemons")
+        until(lambda: len(node.processes()) == len(other.processes()) == 4, "no more")
         node.kill()
         until(lambda: not node.processes(), "the end of one")
         print(len(other.processes()))

@@ -20,7 +20,7 @@ from harness.ssh.lab import SshLab
 from harness.ssh.node import DiskNode
 from tests.inside import inside
 from tests.live import until
-from tests.support_agent import agent
+from tests.support_agent import agent, sleeping
 from tests.support_hosts import ROOT, Hosts, hosts, needs_sshd, program_path
 from tests.test_ssh_agent import daemon
 
@@ -35,7 +35,8 @@ def controller() -> None:
     lab = SshLab(["a", "b"], [], read(ROOT / "hosts.yaml"), "run", _LEASE_S)
     for node in lab.nodes.values():
         node.spawn(daemon(1007), log=ROOT / f"{node.name}.log")
-        until(lambda n=node: len(n.processes()) == 4, "a daemon")  # type: ignore[misc]
+    until(lambda: sleeping(1007) == 4, "daemons")
+    until(lambda: all(len(n.processes()) == 4 for n in lab.nodes.values()), "no more")
     asyncio.run(lab.network.cut("test", [("a", "b"), ("b", "a")]))
     node = lab.nodes["a"]
     assert isinstance(node, DiskNode)

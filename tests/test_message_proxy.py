@@ -33,7 +33,7 @@ class Server:
                 self.pieces.append(piece)
                 *lines, said = (said + piece).split(b"\n")
                 self.lines += [line + b"\n" for line in lines]
-                writer.writelines(line.upper() + b"\n" for line in lines)
+                writer.write(b"".join(line.upper() + b"\n" for line in lines))
                 await writer.drain()
             self.ends.append("no more")
         except ConnectionError:

@@ -22,6 +22,7 @@ from harness.target import Answers, Cluster, Place, Ready, Server, Target, Versi
 from harness.text import tail
 
 START_S = 90.0  # three JVMs on a busy machine need a minute
+CALL_S = 30.0
 _REACH_S = 1.0
 _POLL_S = 0.02
 
@@ -138,7 +139,7 @@ class Servers:
         """Return None when this one server answers, else what is missing."""
         target, _, cluster = self._homes[name]
         place = cluster[name]
-        return await self._closed(place) or await call(_mute, target, place, bound_s=START_S)
+        return await self._closed(place) or await call(_mute, target, place, bound_s=CALL_S)
 
     async def _closed(self, place: Place) -> str | None:
         reached = await self._lab.reach(place, _REACH_S)
@@ -163,7 +164,7 @@ class Servers:
         for place in cluster.places:
             if deaf := await self._closed(place):
                 return deaf
-        return await call(_unready, target, cluster, bound_s=START_S)
+        return await call(_unready, target, cluster, bound_s=CALL_S)
 
     def _raise_if_ended(self, cluster: Cluster) -> None:
         for place in cluster.places:

@@ -101,6 +101,20 @@ def run_helper(main: Callable[[], int], lifeline: int, complaints: int) -> int:
     return os.waitstatus_to_exitcode(status) & 0xFF
 
 
+def run_unboxed(main: Callable[[], int]) -> int:
+    """Be the harness of a run that lives in no sandbox: `launch` is outer, and both die together.
+
+    Whoever lives so needs somebody else to undo what it did when it is killed.
+    """
+    lifeline, complaints = descriptors()
+    ns.die_with_parent(signal.SIGKILL)
+    if select.select([lifeline], [], [], 0)[0]:
+        return UNAVAILABLE  # outer died before the line above took effect
+    os.close(complaints)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)  # outer held them back across the start
+    return main()
+
+
 def complain(failed: StepFailed, fd: int) -> None:
     """Write a failed step as JSON to `fd`."""
     record = {"step": failed.step, "errno": failed.error, "text": failed.text}

@@ -4,10 +4,6 @@ The run's process needs the network of this machine, so it lives in no sandbox. 
 the agents end what they started when they hear no more of it.
 """
 
-import contextlib
-import os
-import signal
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,11 +11,10 @@ from pathlib import Path
 from harness import adversary
 from harness.backend import Left
 from harness.errors import HarnessError
+from harness.local import sandbox
 from harness.spec import RunSpec
 from harness.ssh import inventory
 from harness.ssh.lab import SshLab
-
-_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def require() -> None:
@@ -29,27 +24,8 @@ def require() -> None:
 
 
 def launch(folder: Path) -> Left:
-    """Let the run live in a process of its own, and hand signals on to it."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
-    try:
-        run = subprocess.Popen(
-            [sys.executable, "-P", "-m", "harness.ssh.main", str(folder)],
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-
-        def forward(number: int, _frame: object) -> None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(run.pid, number)
-
-        previous = {number: signal.signal(number, forward) for number in _FORWARDED}
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
-    try:
-        return Left(run.wait())
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+    """Let the run live in a process of its own."""
+    return Left(sandbox.launch("harness.ssh.main", str(folder)).code)
 
 
 def build(names: Sequence[str], spec: RunSpec, folder: Path) -> SshLab:

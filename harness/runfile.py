@@ -20,7 +20,7 @@ from harness.mistakes import Mistake, Path, dotted, from_pydantic, show
 from harness.runmodel import KEYS, RANDOM, RANDOM_COUNT, Draft, Fault, Named, RunFile, unfold
 from harness.spec import FaultSpec, RunSpec, TargetSpec
 from harness.units import Duration, parse_duration
-from harness.yaml_places import Document, Place, read_yaml
+from harness.yaml_places import Document, read_yaml, report
 
 Flags = Mapping[Path, Any]
 """Values given on the command line by their path in a run file: `("ttl",)` or
@@ -118,36 +118,6 @@ class _Given:
 def flag_name(path: Path) -> str:
     """Return the flag that sets the value at `path`."""
     return "--fault" if path[0] == "faults" else f"--{str(path[-1]).replace('_', '-')}"
-
-
-def report(
-    document: Document | None,
-    mistakes: Sequence[Mistake],
-    flag_line: Any = lambda _: None,
-) -> list[str]:
-    """Return one line a mistake in the order of the file; those of flags come last."""
-    placed: list[tuple[Place, str]] = []
-    loose: list[str] = []
-    broken: set[Path] = set()
-    if document is not None:
-        broken = {mistake.path for _, mistake in document.mistakes if not mistake.at_key}
-    for mistake in mistakes:
-        line = flag_line(mistake)
-        if line is None and document is not None:
-            if mistake.path in broken:
-                continue  # the YAML itself is wrong there, and that is already said
-            place = document.place(mistake)
-            placed.append((place, document.line(place, mistake)))
-        else:
-            loose.append(line or _bare_line(mistake))
-    if document is not None:
-        placed += [(place, document.line(place, mistake)) for place, mistake in document.mistakes]
-    placed.sort(key=lambda item: (item[0].line, item[0].column))
-    return [line for _, line in placed] + loose
-
-
-def _bare_line(mistake: Mistake) -> str:
-    return f"{dotted(mistake.path)}: {mistake.text}" if mistake.path else mistake.text
 
 
 def overlay(values: Mapping[str, Any], flags: Flags) -> dict[str, Any]:

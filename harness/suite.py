@@ -17,10 +17,10 @@ from harness import anomalies as catalogue
 from harness.errors import UsageError
 from harness.mistakes import Mistake, from_pydantic, show, unknown
 from harness.results import Results
-from harness.runfile import examine, read_bytes, report
+from harness.runfile import examine, read_bytes
 from harness.runmodel import KEYS, RunFile
 from harness.spec import RunSpec
-from harness.yaml_places import Document, read_yaml
+from harness.yaml_places import Document, read_yaml, report
 
 Expected = Literal["pass", "fail", "unknown"]
 

@@ -7,6 +7,7 @@ too, but a file that unfolds to more than `NODES_MAX` values is refused.
 """
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,6 +82,36 @@ def read_yaml(data: bytes | str, source: str) -> Document:
     except RecursionError:
         raise UsageError(f"{source}: nested too deeply for a run file") from None
     return document
+
+
+def report(
+    document: Document | None,
+    mistakes: Sequence[Mistake],
+    flag_line: Callable[[Mistake], str | None] = lambda _: None,
+) -> list[str]:
+    """Return one line a mistake in the order of the file; those of flags come last."""
+    placed: list[tuple[Place, str]] = []
+    loose: list[str] = []
+    broken: set[Path] = set()
+    if document is not None:
+        broken = {mistake.path for _, mistake in document.mistakes if not mistake.at_key}
+    for mistake in mistakes:
+        line = flag_line(mistake)
+        if line is None and document is not None:
+            if mistake.path in broken:
+                continue  # the YAML itself is wrong there, and that is already said
+            place = document.place(mistake)
+            placed.append((place, document.line(place, mistake)))
+        else:
+            loose.append(line or _bare_line(mistake))
+    if document is not None:
+        placed += [(place, document.line(place, mistake)) for place, mistake in document.mistakes]
+    placed.sort(key=lambda item: (item[0].line, item[0].column))
+    return [line for _, line in placed] + loose
+
+
+def _bare_line(mistake: Mistake) -> str:
+    return f"{dotted(mistake.path)}: {mistake.text}" if mistake.path else mistake.text
 
 
 def _decode(data: bytes, source: str) -> str:

@@ -28,8 +28,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from harness.errors import HarnessError, UsageError
 from harness.mistakes import Mistake, from_pydantic, show
 from harness.mistakes import Path as Where
-from harness.runfile import report
-from harness.yaml_places import read_yaml
+from harness.yaml_places import read_yaml, report
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 

@@ -127,6 +127,7 @@ def judge(loaded: Imported, asked: Asked) -> Verdict:
     if loaded.history.cut:
         notes.append("the file ends in the middle of a line: judged up to there")
     notes += _readings(columns, cas_fail, nil_read, silent)
+    _refuse_unfit(columns, model, loaded.lines)
     verdict = _checked(columns, model, initial, cas_fail, asked)
     if asked.initial is FROM_FORMAT and loaded.format != "porcupine":
         verdict = _undeclared(verdict, columns, model, cas_fail, asked)
@@ -139,12 +140,14 @@ def _judge_columns(columns: "Columns", asked: Asked, remark: str | None) -> Verd
     model = _model(names, asked)
     usual = KV_INITIAL if names <= KV else None
     initial = usual if asked.initial is FROM_FORMAT else asked.initial
+    lines = range(1, columns.events + 1)
+    _refuse_unfit(columns, model, lines)
     verdict = _checked(columns, model, initial, "did-not-happen", asked)
     if asked.initial is FROM_FORMAT:
         verdict = _undeclared(verdict, columns, model, "did-not-happen", asked)
     notes = _notes("jsonl", model, initial, {}) + ([remark] if remark else [])
     notes += _readings(columns, "did-not-happen", "value", {})
-    return _told(verdict, range(1, columns.events + 1), notes)
+    return _told(verdict, lines, notes)
 
 
 def _model(names: frozenset[str], asked: Asked) -> str:
@@ -224,6 +227,16 @@ def _check_shapes(loaded: Imported) -> None:
             and not (isinstance(pair, list) and len(pair) == 2)
         ):
             raise MalformedHistoryError(_line(loaded.lines, i), "a cas needs [old, new]")
+
+
+def _refuse_unfit(columns: "Columns", model: str, lines: Sequence[int]) -> None:
+    """Refuse what the model cannot judge, by its line.  Raises MalformedHistoryError."""
+    from harness import checking
+
+    try:
+        checking.MODELS[model].prepare(columns)
+    except MalformedHistoryError as error:
+        raise MalformedHistoryError(_line(lines, error.line - 1), error.reason) from None
 
 
 def _line(lines: Sequence[int], index: int) -> int:

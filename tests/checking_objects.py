@@ -77,6 +77,44 @@ def fenced_act(*, distinct: bool = True) -> Act:
     return act
 
 
+def fence_act(*, keys: int, seals: float, distinct: bool = True) -> Act:
+    """Keys that share a fence; a read tells the value with its token, or the highest token."""
+
+    def act(world: World, plan: Plan, made: Made) -> None:
+        rnd = world.rnd
+        highest, *written = world.state
+        made.key = f"k{rnd.randrange(keys)}"
+        known = [entry[1:] for entry in written if entry[0] == made.key] or [(None, 0)]
+        if world.chance(0.45):
+            made.f, made.result = "read", known[0][0]
+            made.told = known[0][1] if known[0][1] and world.chance(0.6) else None
+            if world.lies:
+                made.result = rnd.choice([*world.values, None, MISSING])
+                made.told = rnd.choice([None, None, None, rnd.randint(1, 3)])
+            if world.chance(0.15):
+                made.result = None
+                made.told = rnd.randint(1, 3) if world.lies else (highest or None)
+            return
+        made.f = "seal" if world.chance(seals) else "write"
+        made.token = rnd.randint(0, 3)
+        if made.f == "write":
+            made.value = plan.number + 1 if distinct else rnd.randint(1, 2)
+        accepted = made.token >= highest
+        if accepted == world.lies:
+            made.type, made.error = "fail", "fenced"
+            if world.chance(0.4):
+                made.told = rnd.randint(0, 3) if world.lies else highest
+        elif made.f == "write":
+            world.values.append(made.value)
+        if accepted and made.type == "ok":
+            if made.f == "write":
+                written = [entry for entry in written if entry[0] != made.key]
+                written.append((made.key, made.value, made.token))
+            world.state = (made.token, *written)
+
+    return act
+
+
 def lock_act(*, expires: bool) -> Act:
     """A lock with tokens: acquire, renew, release; a client uses tokens that it was given."""
 
@@ -84,6 +122,7 @@ def lock_act(*, expires: bool) -> Act:
         rnd = world.rnd
         held, highest = world.state
         mine = world.mine.setdefault(plan.client, [])
+        made.process = world.process(plan)
         if expires and held is not None and world.chance(0.3):
             held = None
         f = "acquire" if not mine or world.chance(0.35) else rnd.choice(["renew", "release"])

@@ -87,6 +87,31 @@ def fenced(state: Any, c: Call) -> Iterable[Any]:
     return [(c.token or 0, c.value)] if accepted else [state]
 
 
+def shared_fence(state: Any, c: Call) -> Iterable[Any]:
+    """Keys with one fence; the state is (highest token, (key, value, token of its write), ...)."""
+    highest, *written = state
+    if c.f == "read":
+        if c.outcome != "ok":
+            return [state]
+        if c.result is None and c.result_token not in (None, 0):
+            return [state] if c.result_token == highest else []
+        known = [entry[1:] for entry in written if entry[0] == c.key] or [(None, 0)]
+        value, token = known[0]
+        return [state] if c.result == value and c.result_token in (None, token) else []
+    accepted = (c.token or 0) >= highest
+    after: list[Any] = list(written)
+    if c.f == "write":
+        after = [entry for entry in written if entry[0] != c.key] + [(c.key, c.value, c.token or 0)]
+    done = (c.token or 0, *sorted(after))
+    if c.outcome == "fail":
+        if c.error != "fenced":
+            return [state]
+        return [state] if not accepted and c.result_token in (None, highest) else []
+    if not accepted:
+        return [] if c.outcome == "ok" else [state]
+    return [done]
+
+
 def lock(highest_possible: int) -> Step:
     """A lock whose grants carry rising tokens; the state is (token of the holder, highest)."""
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from harness.checking import MODELS, check, check_columns
+from harness.checking import MODELS, check, check_columns, evidence
 from harness.checking.columns import Columns, from_history
 from harness.errors import UsageError
 from harness.history import History
@@ -168,7 +168,7 @@ def test_text_that_grew_is_no_phantom() -> None:
 
 def test_evidence_has_a_budget_of_its_own() -> None:
     """A finding is told although nothing about it can be made smaller in time."""
-    ticks = itertools.count(step=10)
+    ticks = itertools.count(step=20)
     calls = [Made(2 * i, 2 * i + 1, "put", value=f"x{i}y") for i in range(30)]
     columns = from_history(history_of([*calls, Made(90, 91, "get", result="x2y")]))
     verdict = check_columns(columns, "kv", budget_s=1e9, initial="", clock=lambda: next(ticks))
@@ -179,6 +179,35 @@ def test_evidence_has_a_budget_of_its_own() -> None:
     verdict = check_columns(columns, "kv", initial="")
     assert not verdict.anomalies[0].details["coarse"]
     assert len(verdict.anomalies[0].ops) < 10
+
+
+def test_the_read_is_blamed_and_not_what_a_search_that_looks_ahead_gave_up_at() -> None:
+    for puts in (20, 120):
+        calls = [Made(2 * i, 2 * i + 9, "put", value=f"x{i}y") for i in range(puts)]
+        stale = history_of([*calls, Made(500, 501, "get", result="x2y")])
+        (anomaly,) = check(stale, "kv", initial="").anomalies
+        assert anomaly.sentence.startswith("get -> 'x2y'")
+        assert anomaly.details["earliest_ns"] == 501
+        assert len(anomaly.ops) == 3
+
+
+@pytest.mark.parametrize("work", [None, 10_000.0])
+def test_a_busy_machine_finds_the_same_evidence(
+    work: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand times as slow: what is bounded by work stays the same, coarse or not."""
+    if work:
+        monkeypatch.setattr(evidence, "_WORK", work)
+    calls = [Made(2 * i, 2 * i + 9, "put", value=f"x{i}y") for i in range(120)]
+    columns = from_history(history_of([*calls, Made(500, 501, "get", result="x2y")]))
+
+    def verdict(step_s: float) -> Verdict:
+        ticks = itertools.count(step=step_s)
+        return check_columns(columns, "kv", initial="", clock=lambda: next(ticks))
+
+    at_once, slow = verdict(0.0), verdict(0.001)
+    assert at_once == slow
+    assert at_once.anomalies[0].details["coarse"] == (work is not None)
 
 
 def test_what_cannot_be_judged() -> None:

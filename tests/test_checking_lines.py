@@ -1,5 +1,6 @@
 """JSON lines become the same columns on the quick road and on the slow one."""
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,47 @@ def test_both_roads_lead_to_the_same_columns(tmp_path: Path, name: str) -> None:
         assert remark is None
         assert again is not None
         assert meaning(again) == meaning(slow)
+
+
+VALUES = [7, 7.0, -3, True, 1, False, 0, None, "7", 2.5, [1, 1.0], {"a": 1}, 10**15, 1e300]
+
+
+@pytest.mark.parametrize("wide", [VALUES, [v for v in VALUES if v != 10**15]])
+def test_values_are_the_same_where_json_says_so(tmp_path: Path, wide: list[Any]) -> None:
+    calls = [Made(3 * i, 3 * i + 1, "write", value=v) for i, v in enumerate(wide * 2)]
+    swaps = [Made(900 + i, 901 + i, "cas", value=[v, wide[i - 1]]) for i, v in enumerate(wide)]
+    lines = written(tmp_path / "h.jsonl", history_of(calls + swaps))
+    quick, slow = columns_of_lines(lines), from_history(read_history(lines))
+    assert quick is not None
+    assert meaning(quick) == meaning(slow)
+    for name in ("value", "expected", "result"):  # equal ids, whatever the ids are
+        pairs = set(zip(getattr(quick, name).tolist(), getattr(slow, name).tolist(), strict=True))
+        assert len(pairs) == len({a for a, _ in pairs}) == len({b for _, b in pairs})
+    for value in (*wide, 99, "new", 7.0):
+        assert quick.values[quick.values.id(value)] == value
+    write_beside(lines)
+    again, _ = read_recorded(lines)
+    assert again is not None
+    assert meaning(again) == meaning(slow)
+
+
+@pytest.mark.parametrize("number", [1 << 60, 1 << 61, (1 << 61) + 1, -(1 << 61), -(1 << 60)])
+def test_a_number_that_could_be_a_code_is_read_the_slow_way(tmp_path: Path, number: int) -> None:
+    lines = written(tmp_path / "h.jsonl", history_of([Made(1, 2, "write", value=number)]))
+    quick = columns_of_lines(lines)
+    assert quick is None or meaning(quick) == meaning(from_history(read_history(lines)))
+    assert judge_file(lines, Asked(model="register")).verdict.verdict == "pass"
+
+
+def test_packed_lines_take_the_same_road(tmp_path: Path) -> None:
+    lines = written(tmp_path / "h.jsonl", history_of([Made(1, 2, "write", value=5)]))
+    packed = tmp_path / "h.jsonl.gz"
+    packed.write_bytes(gzip.compress(lines.read_bytes()))
+    quick = columns_of_lines(packed)
+    assert quick is not None
+    assert meaning(quick) == meaning(from_history(read_history(lines)))
+    packed.write_bytes(packed.read_bytes()[:-9])
+    assert columns_of_lines(packed) is None
 
 
 OP = {"process": 1, "type": "invoke", "f": "write", "key": "k", "value": 1, "time_ns": 5}

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from harness.checking import MODELS, check, search
+from harness.checking import MODELS, check, search, short
 from harness.checking.columns import from_history
 from harness.checking.engine import Judge
 from harness.checking.finding import Finding
@@ -171,4 +171,5 @@ def test_the_foresight_agrees_with_the_definition(
 ) -> None:
     """A search that never gets through at once, as a long one does not."""
     monkeypatch.setattr(search, "AT_ONCE", -(10**6))
+    monkeypatch.setattr(short, "AT_ONCE", -(10**6))
     agrees(CASES[name], HISTORIES // 2)

@@ -12,7 +12,7 @@ import numpy as np
 
 from harness.checking.columns import Columns, from_history
 from harness.checking.engine import Judge, Judgement
-from harness.checking.evidence import EVIDENCE_S, support
+from harness.checking.evidence import support
 from harness.checking.finding import sentence
 from harness.checking.models import MODELS, Model, Options
 from harness.errors import MalformedHistoryError, UsageError
@@ -39,8 +39,8 @@ def check(
     `initial` is the value of every key before the first operation.  `cas_fail` says what a failed
     compare-and-set means: that the value differed, or only that it did not happen.  The budget
     bounds the search; what it does not decide is `unknown: checker-limit`.  What goes with a
-    finding gets `EVIDENCE_S` more, and is coarse where that was not enough.  A history that breaks
-    the rules is `unknown: malformed`.  Raises UsageError for a model that does not exist.
+    finding gets a second or two more, and is coarse where that was not enough.  A history that
+    breaks the rules is `unknown: malformed`.  Raises UsageError for a model that does not exist.
     """
     spec = _find(model)
     try:
@@ -79,6 +79,7 @@ def check_columns(
     options = Options(initial, cas_tells=cas_fail == "differed")
     judge = Judge(spec, options, clock() + budget_s, memory_bytes, clock)
     try:
+        columns = spec.prepare(columns)
         judged = judge.judge(columns)
     except MalformedHistoryError as error:
         return _undecided(Reason.MALFORMED, str(error))
@@ -110,7 +111,7 @@ def check_columns(
 
 def _notes(ignored: int, anomalies: tuple[Anomaly, ...]) -> tuple[str, ...]:
     left_out = f"{ignored} operations are not of this model and were left out"
-    coarse = f"the evidence is coarse: it was not made smaller after {EVIDENCE_S:g} s"
+    coarse = "the evidence is coarse: to make it smaller would have taken too long"
     late = any(anomaly.details["coarse"] for anomaly in anomalies)
     return (left_out,) * (ignored > 0) + (coarse,) * late
 

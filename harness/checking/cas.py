@@ -7,7 +7,7 @@ write plays in the plain register.  An unknown write must have happened if its v
 something that happened expected it.
 """
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from harness.checking.clusters import (
     two_cycle,
 )
 from harness.checking.finding import Finding, RepeatedValuesError
-from harness.checking.steps import CAS, DONE, REFUSED, UNKNOWN, WRITE, Steps
+from harness.checking.steps import CAS, REFUSED, UNKNOWN, WRITE, Steps
 from harness.checking.values import Flags, Ints
 
 _ROOT = -1
@@ -43,59 +43,67 @@ def judge_cas(steps: Steps) -> Finding | None:
     if len(wrong):
         text = "a cas was refused although it saw the value that it expected: {0}"
         return Finding("stale-read", (int(wrong[0]),), text)
-    live = (steps.outcome == DONE) | (steps.outcome == UNKNOWN)
-    writes = np.flatnonzero(live & ((steps.kind == WRITE) | (steps.kind == CAS)))
-    swaps = writes[steps.kind[writes] == CAS]
-    before = _parents(steps, writes, swaps)
-    reads = np.sort(np.concatenate([reads_of(steps), refused]))
+    changes = (steps.kind == WRITE) | (steps.kind == CAS)
+    writes = (changes & (steps.outcome <= UNKNOWN)).nonzero()[0]
+    before = _parents(steps, writes)
+    reads = reads_of(steps)
+    if len(refused):
+        reads = np.sort(np.concatenate((reads, refused)))
     clusters = gather(steps, writes, steps.value[writes], reads)
     if isinstance(clusters, Finding):
         return clusters
     return _judge_chains(clusters, before)
 
 
-def _parents(steps: Steps, writes: Ints, swaps: Ints) -> Ints:
+def _parents(steps: Steps, writes: Ints) -> Ints:
     """Return for each cluster the one that its cas expects, _ROOT for a write, or _NOBODY."""
     keys = steps.keys
+    place = (steps.kind[writes] == CAS).nonzero()[0]
+    swaps = writes[place]
     expected = steps.expected[swaps]
     found = find_writes(steps, writes, steps.value[writes], swaps, expected)
-    parent = np.where(found >= 0, found + keys, _NOBODY)
-    initial = (found < 0) & (expected == steps.initial)
-    parent[initial] = steps.key[swaps[initial]]
+    parent = found + keys
+    missing = (found < 0).nonzero()[0]
+    started = expected[missing] == steps.initial
+    parent[missing] = np.where(started, steps.key[swaps[missing]], _NOBODY)
     out = np.full(keys + len(writes), _ROOT, np.int64)
-    out[keys + np.flatnonzero(steps.kind[writes] == CAS)] = parent
+    out[keys + place] = parent
     return out
 
 
 def _judge_chains(clusters: Clusters, parent: Ints) -> Finding | None:
     needed = _needed(clusters, parent)
-    nodes = np.flatnonzero(needed)
-    lost = nodes[parent[nodes] == _NOBODY]
+    nodes = needed.nonzero()[0]
+    above = parent[nodes]
+    lost = nodes[above == _NOBODY]
     if len(lost):
         text = "a cas succeeded from a value that nobody ever wrote: {0}"
         rows = clusters.witness(int(clusters.row[lost[0]]))
         return Finding("phantom-read", rows, text.format(f"{{{_at(clusters, rows, lost[0])}}}"))
-    children = nodes[parent[nodes] >= 0]
-    order = children[np.argsort(parent[children], kind="stable")]
-    twice = np.flatnonzero(parent[order[1:]] == parent[order[:-1]])
-    if len(twice):
+    inner = above >= 0
+    children, above = nodes[inner], above[inner]
+    taken = np.zeros(len(needed), np.int64)
+    taken[above] = children
+    if not np.array_equal(taken[above], children):
+        order = children[above.argsort(kind="stable")]
+        twice = np.flatnonzero(parent[order[1:]] == parent[order[:-1]])
         return _won_twice(clusters, int(order[twice[0]]), int(order[twice[0] + 1]))
     root, depth = _roots(parent, children, len(needed))
-    circle = nodes[parent[root[nodes]] >= 0]
-    if len(circle):
-        return _circle(clusters, parent, int(circle[0]))
-    order = nodes[np.lexsort((depth[nodes], root[nodes]))]
+    mine = root[nodes]
+    circle = parent[mine] >= 0
+    if circle.any():
+        return _circle(clusters, parent, int(nodes[circle.argmax()]))
+    order = nodes[(mine * (int(depth.max()) + 1) + depth[nodes]).argsort()]
     return _inside(clusters, order, root[order]) or _between(clusters, order, root[order])
 
 
 def _needed(clusters: Clusters, parent: Ints) -> Flags:
     """Return which clusters must have happened: what was seen, and all that it builds on."""
     needed = ~clusters.optional
-    todo = np.flatnonzero(needed)
+    todo = needed.nonzero()[0]
     while len(todo):
         below = parent[todo]
-        below = np.unique(below[below >= 0])
-        todo = below[~needed[below]]
+        todo = below[(below >= 0) & ~needed[below]]
         needed[todo] = True
     return needed
 
@@ -140,14 +148,13 @@ def _circle(clusters: Clusters, parent: Ints, node: int) -> Finding:
 def _inside(clusters: Clusters, order: Ints, root: Ints) -> Finding | None:
     """Find a value of a chain that was seen again after a later one of the chain."""
     span = clusters.steps.never + 2
-    head = np.concatenate([[True], root[1:] != root[:-1]])
-    base = (np.cumsum(head) - 1) * span
+    base = (_heads(root).cumsum() - 1) * span
     first, last = base + clusters.first[order], base + clusters.last[order]
     reach = np.maximum.accumulate(last)
-    wrong = np.flatnonzero(first[1:] < reach[:-1])
-    if not len(wrong):
+    wrong = first[1:] < reach[:-1]
+    if not wrong.any():
         return None
-    later = int(wrong[0]) + 1
+    later = int(wrong.argmax()) + 1
     earlier = int(np.argmax(last[:later]))
     one, other = int(order[earlier]), int(order[later])
     between = order[earlier : later + 1]
@@ -174,39 +181,44 @@ def _joined(clusters: Clusters, finding: Finding, more: list[int]) -> Finding:
     )
 
 
+def _heads(root: Ints) -> Flags:
+    """Return which rows of an order by chains are the first of theirs."""
+    head = np.ones(len(root), bool)
+    np.not_equal(root[1:], root[:-1], out=head[1:])
+    return head
+
+
 def _between(clusters: Clusters, order: Ints, root: Ints) -> Finding | None:
     """Find two chains of one key that must each come before the other."""
-    start = np.flatnonzero(np.concatenate([[True], root[1:] != root[:-1]]))
+    start = _heads(root).nonzero()[0]
     chains = root[start]
-    first, last = clusters.first.copy(), clusters.last.copy()
-    first[chains] = np.minimum.reduceat(clusters.first[order], start)
-    last[chains] = np.maximum.reduceat(clusters.last[order], start)
-    whole = _Chains(clusters, order, root, first, last)
-    return conflict(whole, chains, clusters.key[chains], clusters.steps.never + 2)
+    first = np.minimum.reduceat(clusters.first[order], start)
+    last = np.maximum.reduceat(clusters.last[order], start)
+    base = clusters.key[chains] * (clusters.steps.never + 2)
+    pair = conflict(base + first, base + last)
+    if pair is None:
+        return None
+    whole = _Chains(clusters, order, root)
+    return two_cycle(whole, *(int(chains[at]) for at in pair))
 
 
 class _Chains(Clusters):
-    """Chains as clusters: `first` and `last` are those of all their members."""
+    """Chains as clusters, each with the number of its first member."""
 
-    def __init__(
-        self, clusters: Clusters, order: Ints, root: Ints, first: Ints, last: Ints
-    ) -> None:
-        names = ("steps", "row", "key", "token", "call", "optional", "reads", "source")
-        kept = {name: getattr(clusters, name) for name in names}
-        super().__init__(**kept, first=first, last=last)
-        object.__setattr__(self, "_parts", (clusters, order, root))
+    def __init__(self, clusters: Clusters, order: Ints, root: Ints) -> None:
+        super().__init__(**{f.name: getattr(clusters, f.name) for f in fields(Clusters)})
+        object.__setattr__(self, "_members", (order, root))
 
-    def _pick(self, chain: int, times: Ints, wanted: int) -> int:
-        _, order, root = self._parts  # type: ignore[attr-defined] # set by __init__, frozen
-        members = order[root == chain]
-        return int(members[np.flatnonzero(times[members] == wanted)[0]])
+    def _of(self, chain: int) -> Ints:
+        order, root = self._members  # type: ignore[attr-defined] # set by __init__, frozen
+        return order[root == chain]  # type: ignore[no-any-return] # an array
 
     def first_row(self, cluster: int) -> int:
         """Return the row of the chain that ended first."""
-        inner: Clusters = self._parts[0]  # type: ignore[attr-defined]
-        return inner.first_row(self._pick(cluster, inner.first, int(self.first[cluster])))
+        mine = self._of(cluster)
+        return super().first_row(int(mine[self.first[mine].argmin()]))
 
     def last_row(self, cluster: int) -> int:
         """Return the row of the chain that began last."""
-        inner: Clusters = self._parts[0]  # type: ignore[attr-defined]
-        return inner.last_row(self._pick(cluster, inner.last, int(self.last[cluster])))
+        mine = self._of(cluster)
+        return super().last_row(int(mine[self.last[mine].argmax()]))

@@ -38,28 +38,32 @@ class Classes:
 def classify(clusters: Clusters) -> Classes | Finding:
     """Sort the clusters into classes, or find a token that was seen and never written."""
     steps = clusters.steps
-    told = steps.told > UNTOLD
-    sights = np.flatnonzero(
-        told & ((steps.outcome == REFUSED) | ((steps.kind == READ) & (steps.seen < 0)))
+    told = (steps.told > UNTOLD) & (
+        (steps.outcome == REFUSED) | ((steps.kind == READ) & (steps.seen < 0))
     )
-    width = max(int(clusters.token.max()), int(steps.token.max()), int(steps.told.max())) + 2
-    code_of = clusters.key * width + clusters.token
+    sights = told.nonzero()[0]
+    width = steps.tokens + 1
+    code_of = clusters.token
+    if steps.keys > 1:
+        code_of = clusters.key * width + code_of
     sight_code = steps.key[sights] * width + steps.told[sights]
-    optional = _taken(clusters, code_of, sight_code)
+    optional = _taken(clusters, code_of, sight_code) if len(sights) else clusters.optional
     if isinstance(optional, int):
         text = "a token was seen that no accepted write carried: {0}"
         return Finding("phantom-read", (int(sights[optional]),), text)
-    members = np.flatnonzero(~optional)
-    members = members[np.argsort(code_of[members], kind="stable")]
+    members = (~optional).nonzero()[0]
+    members = members[code_of[members].argsort(kind="stable")]
     codes = code_of[members]
-    head = np.concatenate([[True], codes[1:] != codes[:-1]])
-    start = np.flatnonzero(head)
+    head = np.ones(len(codes), bool)
+    np.not_equal(codes[1:], codes[:-1], out=head[1:])
+    start = head.nonzero()[0]
     code = codes[start]
     first = np.minimum.reduceat(clusters.first[members], start)
     last = np.maximum.reduceat(clusters.last[members], start)
-    at = np.searchsorted(code, sight_code)
-    np.minimum.at(first, at, steps.ret[sights])
-    np.maximum.at(last, at, steps.call[sights])
+    if len(sights):
+        at = code.searchsorted(sight_code)
+        np.minimum.at(first, at, steps.ret[sights])
+        np.maximum.at(last, at, steps.call[sights])
     return Classes(
         clusters=clusters,
         code_of=code_of,
@@ -68,7 +72,7 @@ def classify(clusters: Clusters) -> Classes | Finding:
         sights=sights,
         sight_code=sight_code,
         members=members,
-        group=np.cumsum(head) - 1,
+        group=head.cumsum() - 1,
         start=start,
         code=code,
         key=clusters.key[members[start]],

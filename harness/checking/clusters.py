@@ -8,11 +8,12 @@ written before every event.  docs/explanation/fenced-check.md has the proof.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from harness.checking.finding import Finding, RepeatedValuesError
-from harness.checking.steps import DONE, GONE, READ, REFUSED, UNKNOWN, UNTOLD, Steps
+from harness.checking.steps import DONE, GONE, READ, REFUSED, UNKNOWN, UNTOLD, WRITE, Steps
 from harness.checking.values import NOT_TOLD, Flags, Ints
 
 
@@ -26,14 +27,25 @@ class Clusters:
 
     steps: Steps
     row: Ints
-    key: Ints
-    token: Ints
     call: Ints
     first: Ints
     last: Ints
     optional: Flags
     reads: Ints
     source: Ints
+
+    @cached_property
+    def key(self) -> Ints:
+        """The key of each cluster."""
+        keys = self.steps.keys
+        return np.concatenate((np.arange(keys), self.steps.key[self.row[keys:]]))
+
+    @cached_property
+    def token(self) -> Ints:
+        """The token of each cluster."""
+        keys = self.steps.keys
+        start = np.full(keys, self.steps.initial_token)
+        return np.concatenate((start, self.steps.token[self.row[keys:]]))
 
     def first_row(self, cluster: int) -> int:
         """Return the row that ended first, -1 for the initial value."""
@@ -55,16 +67,25 @@ class Clusters:
 
         A write of unknown outcome brings the read that saw it first.
         """
+        steps, keys = self.steps, self.steps.keys
         out = {row for row in rows if row >= 0}
-        for position in np.flatnonzero(np.isin(self.reads, list(out))):
-            out.add(int(self.row[self.source[position]]))
+        for row in tuple(out):
+            at = _place(self.reads, row)
+            if at >= 0:
+                out.add(int(self.row[self.source[at]]))
         out.discard(-1)
-        for cluster in np.flatnonzero(np.isin(self.row, list(out))):
-            row = int(self.row[cluster])
-            mine = self.reads[self.source == cluster]
-            if self.steps.outcome[row] == UNKNOWN and len(mine) and not out & set(mine.tolist()):
-                out.add(int(mine[np.argmin(self.steps.ret[mine])]))
-        return tuple(sorted(out, key=lambda row: (int(self.steps.call[row]), row)))
+        for row in tuple(out):
+            if steps.outcome[row] == UNKNOWN:
+                mine = self.reads[self.source == _place(self.row[keys:], row) + keys]
+                if len(mine) and not out & set(mine.tolist()):
+                    out.add(int(mine[steps.ret[mine].argmin()]))
+        return tuple(sorted(out, key=lambda row: (int(steps.call[row]), row)))
+
+
+def _place(rows: Ints, row: int) -> int:
+    """Return where a row is in rising rows, -1 when it is not."""
+    at = int(rows.searchsorted(row))
+    return at if at < len(rows) and rows[at] == row else -1
 
 
 def gather(steps: Steps, writes: Ints, written: Ints, reads: Ints) -> Clusters | Finding:
@@ -75,31 +96,31 @@ def gather(steps: Steps, writes: Ints, written: Ints, reads: Ints) -> Clusters |
     keys = steps.keys
     wanted = steps.seen[reads]
     found = find_writes(steps, writes, written, reads, wanted)
-    source = np.where(found >= 0, found + keys, NOT_TOLD)
-    initial = (wanted == steps.initial) & (found < 0)
-    source[initial] = steps.key[reads[initial]]
-    wrong = np.flatnonzero(source < 0)
-    if len(wrong):
-        return _from_nowhere(steps, int(reads[wrong[0]]))
+    source = found + keys
+    missing = (found < 0).nonzero()[0]
+    if len(missing):
+        nowhere = missing[wanted[missing] != steps.initial]
+        if len(nowhere):
+            return _from_nowhere(steps, int(reads[nowhere[0]]))
+        source[missing] = steps.key[reads[missing]]
     start = np.zeros(keys, np.int64)
-    call = np.concatenate([start, steps.call[writes]])
-    row = np.concatenate([start - 1, writes])
-    wrong = np.flatnonzero(steps.ret[reads] < call[source])
-    if len(wrong):
-        rows = (int(row[source[wrong[0]]]), int(reads[wrong[0]]))
+    call = np.concatenate((start, steps.call[writes]))
+    row = np.concatenate((start - 1, writes))
+    ended = steps.ret[reads]
+    early = (ended < call[source]).nonzero()[0]
+    if len(early):
+        rows = (int(row[source[early[0]]]), int(reads[early[0]]))
         text = "a value was read before anybody wrote it: {1} ended before {0} began"
         return Finding("phantom-read", rows, text)
-    first = np.concatenate([start, steps.ret[writes]])
+    first = np.concatenate((start, steps.ret[writes]))
     last = call.copy()
-    np.minimum.at(first, source, steps.ret[reads])
+    np.minimum.at(first, source, ended)
     np.maximum.at(last, source, steps.call[reads])
-    optional = np.concatenate([start > 0, steps.outcome[writes] == UNKNOWN])
+    optional = np.concatenate((start > 0, steps.outcome[writes] == UNKNOWN))
     optional[source] = False
     return Clusters(
         steps=steps,
         row=row,
-        key=np.concatenate([np.arange(keys, dtype=np.int64), steps.key[writes]]),
-        token=np.concatenate([start + steps.initial_token, steps.token[writes]]),
         call=call,
         first=first,
         last=last,
@@ -110,33 +131,34 @@ def gather(steps: Steps, writes: Ints, written: Ints, reads: Ints) -> Clusters |
 
 
 def find_writes(steps: Steps, writes: Ints, written: Ints, rows: Ints, wanted: Ints) -> Ints:
-    """Return for each row the position in `writes` of the write of the wanted value, or -1.
+    """Return for each row the position in `writes` of the write of the wanted value, or NOT_TOLD.
 
     Raises RepeatedValuesError with the keys on which a wanted value has two writes (or a write and
     the initial state).
     """
     if not len(writes):
         return np.full(len(rows), NOT_TOLD, np.int64)
-    size = max(int(written.max(initial=0)), int(wanted.max(initial=0)), steps.initial) + 1
-    asked = np.zeros(size, bool)
-    asked[wanted[wanted >= 0]] = True
     position = np.arange(len(writes))
-    slot = np.full(size, NOT_TOLD, np.int64)
+    slot = np.full(steps.values + 1, NOT_TOLD, np.int64)  # the last one is for NOT_TOLD
     slot[written] = position
-    twice = (slot[written] != position) & asked[written]
-    twice |= (written == steps.initial) & asked[written]
-    if twice.any() and steps.keys == 1:
-        raise RepeatedValuesError([0])
-    if not twice.any():
-        found = np.where(wanted >= 0, slot[np.maximum(wanted, 0)], NOT_TOLD)
-        found[(found >= 0) & (steps.key[writes[found]] != steps.key[rows])] = NOT_TOLD
-        return found
-    return _find_by_key(steps, writes, written, rows, wanted, size)
+    found = slot[wanted]
+    twice = slot[written] != position
+    if slot[steps.initial] >= 0 or len(twice.nonzero()[0]):
+        asked = np.zeros(steps.values + 1, bool)
+        asked[wanted] = True
+        twice |= written == steps.initial
+        if (twice & asked[written]).any():
+            if steps.keys == 1:
+                raise RepeatedValuesError([0])
+            return _find_by_key(steps, writes, written, rows, wanted)
+    if steps.keys > 1:
+        elsewhere = steps.key[writes[found]] != steps.key[rows]
+        np.putmask(found, elsewhere, NOT_TOLD)
+    return found
 
 
-def _find_by_key(
-    steps: Steps, writes: Ints, written: Ints, rows: Ints, wanted: Ints, size: int
-) -> Ints:
+def _find_by_key(steps: Steps, writes: Ints, written: Ints, rows: Ints, wanted: Ints) -> Ints:
+    size = steps.values
     pair = steps.key[writes] * size + written
     ask = steps.key[rows] * size + np.maximum(wanted, 0)
     order = np.argsort(pair, kind="stable")
@@ -178,7 +200,7 @@ def told_wrong(clusters: Clusters) -> Finding | None:
     """Find a read that tells another token than the one its value was written with."""
     steps = clusters.steps
     told = steps.told[clusters.reads]
-    wrong = np.flatnonzero((told != clusters.token[clusters.source]) & (told > UNTOLD))
+    wrong = ((told != clusters.token[clusters.source]) & (told > UNTOLD)).nonzero()[0]
     if not len(wrong):
         return None
     cluster = int(clusters.source[wrong[0]])
@@ -187,32 +209,24 @@ def told_wrong(clusters: Clusters) -> Finding | None:
     return Finding("phantom-read", rows, text)
 
 
-def conflict(clusters: Clusters, members: Ints, group: Ints, span: int) -> Finding | None:
-    """Find two clusters of one group that must each come before the other.
+def conflict(first: Ints, last: Ints) -> tuple[int, int] | None:
+    """Find two zones that must each come before the other; return their positions.
 
-    `group` numbers the members' groups from zero.  Two forward zones (first < last) of one group
-    must not overlap, and no backward zone may lie inside a forward one; there is no other case.
+    A zone is forward (first < last) or backward.  Two forward ones must not overlap, and no
+    backward one may lie inside a forward one; there is no other case.  In the order of their
+    beginnings, where a backward one comes first of those that begin together, both are one test:
+    `first` must not be before the greatest `last` of the forward zones that have begun.
     """
-    base = group * span
-    first, last = base + clusters.first[members], base + clusters.last[members]
-    forward = np.flatnonzero(first < last)
-    forward = forward[np.argsort(first[forward], kind="stable")]
-    starts, ends = first[forward], last[forward]
-    if not len(forward):
+    forward = first < last
+    order = (2 * np.minimum(first, last) + forward).argsort()
+    starts = first[order]
+    reach = np.maximum.accumulate((last * forward)[order])
+    wrong = (starts[1:] < reach[:-1]).nonzero()[0]
+    if not len(wrong):
         return None
-    reach = np.maximum.accumulate(ends)
-    overlap = np.flatnonzero(starts[1:] < reach[:-1])
-    if len(overlap):
-        later = int(overlap[0]) + 1
-        earlier = int(np.argmax(ends[:later]))
-        return two_cycle(clusters, int(members[forward[earlier]]), int(members[forward[later]]))
-    backward = np.flatnonzero(first >= last)
-    around = np.searchsorted(starts, last[backward], side="left") - 1
-    inside = np.flatnonzero((around >= 0) & (first[backward] < ends[np.maximum(around, 0)]))
-    if len(inside):
-        outer = int(members[forward[around[inside[0]]]])
-        return two_cycle(clusters, outer, int(members[backward[inside[0]]]))
-    return None
+    at = int(wrong[0])
+    outer = int((reach == reach[at]).argmax())
+    return int(order[outer]), int(order[at + 1])
 
 
 def two_cycle(clusters: Clusters, one: int, other: int) -> Finding:
@@ -234,7 +248,11 @@ def two_cycle(clusters: Clusters, one: int, other: int) -> Finding:
     return Finding(name, rows, text)
 
 
+def writes_of(steps: Steps) -> Ints:
+    """Return the rows of the writes that happened or may have."""
+    return np.flatnonzero((steps.kind == WRITE) & (steps.outcome <= UNKNOWN))
+
+
 def reads_of(steps: Steps) -> Ints:
     """Return the rows of the reads that told a value."""
-    rows = steps.rows(READ, DONE)
-    return rows[steps.seen[rows] >= 0]
+    return np.flatnonzero((steps.kind == READ) & (steps.outcome == DONE) & (steps.seen >= 0))

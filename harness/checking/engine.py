@@ -8,24 +8,24 @@ unknown, never a pass.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Self
 
 import numpy as np
 
 from harness.checking.columns import Columns
-from harness.checking.finding import Finding, RepeatedValuesError
-from harness.checking.models import Model, Options
+from harness.checking.finding import Finding, Named, RepeatedValuesError
+from harness.checking.models import MODELS, Model, Options
 from harness.checking.naming import name_search
 from harness.checking.requests import Requests
 from harness.checking.search import Budget, Outcome, Search
-from harness.checking.short import ROWS_MAX, judge_short
+from harness.checking.short import judge_short
+from harness.checking.sidebyside import Answer
+from harness.checking.turns import Turns, answer_of
 from harness.checking.values import Ints, frozen
 
 Clock = Callable[[], float]
-_FIRST_STEPS = 20_000
-_MORE_STEPS = 16
 _NO_LIMIT = 1 << 62
 _SHORT = 1_000
+_SAMPLE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +62,6 @@ class Judge:
     memory_bytes: int = 2 << 30
     clock: Clock = time.monotonic
 
-    def within(self, seconds: float) -> Self:
-        """Return the judge with so much time from now on."""
-        return replace(self, until=self.clock() + seconds)
-
     @property
     def late(self) -> bool:
         """Whether its time is over."""
@@ -96,40 +92,31 @@ class Judge:
         )
 
     def _search_all(self, columns: Columns, rows: Ints) -> Judgement:
-        """Search key by key; the first finding ends it.
-
-        A hard key must not keep an easy one from being judged, so all keys get a few states first,
-        and those that need more get more in the next round.
-        """
+        """Search key by key; the first finding ends it."""
         groups = _by_key(columns, rows)
+        if len(groups) == 1:
+            return replace(self.search(columns, groups[0]), searched=1)
         limits: list[str] = []
-        waiting, steps = groups, _FIRST_STEPS if len(groups) > 1 else _NO_LIMIT
-        while waiting:
-            later = []
-            for group in waiting:
-                found = self._run(columns, group, steps)
-                if found.paused:
-                    later.append(group)
-                    continue
-                judged = self._judgement(columns, group, found)
+        with Turns(_Groups(self, columns, groups)) as turns:
+            for number, found in turns:
+                judged = self._judgement(columns, groups[number], found)
                 limits += judged.limits
                 if judged.illegal:
-                    searched = len(groups)
-                    return Judgement(judged.name, tuple(limits), searched, judged.earliest_ns)
-            waiting, steps = later, steps * _MORE_STEPS
+                    return replace(judged, limits=tuple(limits), searched=len(groups))
         return Judgement(None, tuple(limits), len(groups))
 
     def search(self, columns: Columns, rows: Ints) -> Judgement:
         """Search for an order of some rows of one key."""
         if self.model.search is None:
             return Judgement()
-        return self._judgement(columns, rows, self._run(columns, rows, _NO_LIMIT))
+        return self._judgement(columns, rows, self.run(columns, rows, _NO_LIMIT))
 
-    def _run(self, columns: Columns, rows: Ints, steps: int) -> Outcome:
+    def run(self, columns: Columns, rows: Ints, steps: int) -> Outcome:
+        """Search some rows of one key, with so many states at most."""
         assert self.model.search is not None
-        if self.model.is_register and len(rows) <= ROWS_MAX:
-            tells = self.options.cas_tells
-            found = judge_short(columns, rows, self.options.initial, cas_tells=tells)
+        if self.model.is_register:
+            initial, tells = self.options.initial, self.options.cas_tells
+            found = judge_short(columns, rows, initial, cas_tells=tells, late=lambda: self.late)
             if found is not None:
                 return found
         model = self.model.search(self.options)
@@ -139,16 +126,66 @@ class Judge:
         return Search(model, calls, start).run(budget)
 
     def _judgement(self, columns: Columns, rows: Ints, found: Outcome) -> Judgement:
-        if found.legal or found.action is None:
+        if found.legal:
             return Judgement()
         if found.legal is None:
             name = columns.keys.names[columns.key[rows[0]]]
-            text = f"key {name!r}: gave up after {found.steps} states at return {found.at}"
-            return Judgement(None, (text,))
+            gave_up = f"gave up after {found.steps} states at return {found.at}"
+            return Judgement(None, (f"key {name!r}: {found.ended or gave_up}",))
+        assert found.action is not None
         blamed, initial = found.action.row, self.options.initial
         return Judgement(
             lambda: name_search(columns, rows, blamed, initial), (), 1, found.action.ret
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """The rows of each key, as something that takes turns."""
+
+    judge: Judge
+    columns: Columns
+    groups: list[Ints]
+
+    @property
+    def sizes(self) -> list[int]:
+        return [len(group) for group in self.groups]
+
+    @property
+    def until(self) -> float:
+        return self.judge.until
+
+    @property
+    def clock(self) -> Clock:
+        return self.judge.clock
+
+    def run(self, number: int, steps: int) -> Outcome:
+        return self.judge.run(self.columns, self.groups[number], steps)
+
+    def job(self, count: int) -> "_Job | None":
+        judge = self.judge
+        name = next((name for name, model in MODELS.items() if model is judge.model), None)
+        if name is None:  # a model of one's own, which another process does not know
+            return None
+        seconds, part = judge.until - judge.clock(), judge.memory_bytes // count
+        until = time.monotonic() + seconds
+        return _Job(name, judge.options, until, part, self.columns, self.groups)
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What another process needs to search a key by its number."""
+
+    model: str
+    options: Options
+    until: float
+    memory_bytes: int
+    columns: Columns
+    groups: list[Ints]
+
+    def __call__(self, number: int, steps: int) -> Answer:
+        judge = Judge(MODELS[self.model], self.options, self.until, self.memory_bytes)
+        return answer_of(judge.run(self.columns, self.groups[number], steps))
 
 
 def _by_key(columns: Columns, rows: Ints) -> list[Ints]:
@@ -159,8 +196,10 @@ def _by_key(columns: Columns, rows: Ints) -> list[Ints]:
     return np.split(order, np.flatnonzero(np.diff(columns.key[order])) + 1)
 
 
-def _found(finding: Finding | None) -> Judgement:
-    return Judgement() if finding is None else Judgement(lambda: finding)
+def _found(found: Named | None) -> Judgement:
+    if isinstance(found, Finding):
+        return Judgement(lambda: found)
+    return Judgement(found)
 
 
 def _has_few_values(columns: Columns) -> bool:
@@ -170,5 +209,5 @@ def _has_few_values(columns: Columns) -> bool:
     """
     if len(columns) > _SHORT:
         return False
-    written = [number for number in columns.value.tolist() if number >= 0]
+    written = [number for number in columns.value[:_SAMPLE].tolist() if number >= 0]
     return 2 * len(set(written)) < len(written)

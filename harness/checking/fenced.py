@@ -9,56 +9,68 @@ are a plain register.  The rules, the theorem and its proof are in docs/explanat
 import numpy as np
 
 from harness.checking.classes import Classes, classify
-from harness.checking.clusters import conflict, gather, reads_of, told_wrong
-from harness.checking.finding import Finding
+from harness.checking.clusters import (
+    conflict,
+    gather,
+    reads_of,
+    told_wrong,
+    two_cycle,
+    writes_of,
+)
+from harness.checking.finding import Finding, Named
 from harness.checking.refusals import judge_refusals, judge_sights
-from harness.checking.steps import DONE, REFUSED, UNKNOWN, UNTOLD, WRITE, Steps
+from harness.checking.steps import REFUSED, UNTOLD, WRITE, Steps
 
 
-def judge_fenced(steps: Steps) -> Finding | None:
+def judge_fenced(steps: Steps) -> Named | None:
     """Return what is wrong, None when some order explains everything.
 
     Raises RepeatedValuesError.
     """
     if not len(steps.call):
         return None
-    writes = steps.rows(WRITE, DONE, UNKNOWN)
+    writes = writes_of(steps)
     clusters = gather(steps, writes, steps.value[writes], reads_of(steps))
     if isinstance(clusters, Finding):
         return clusters
-    wrong = told_wrong(clusters) or _refused_by_a_low_token(steps)
+    wrong = told_wrong(clusters) or refused_by_a_low_token(steps)
     if wrong:
         return wrong
     classes = classify(clusters)
     if isinstance(classes, Finding):
         return classes
-    return (
-        _across(classes)
-        or conflict(clusters, classes.members, classes.group, classes.span)
-        or judge_sights(classes)
-        or judge_refusals(classes)
-    )
+    return _across(classes) or _inside(classes) or judge_sights(classes) or judge_refusals(classes)
 
 
-def _refused_by_a_low_token(steps: Steps) -> Finding | None:
-    wrong = np.flatnonzero(
-        (steps.outcome == REFUSED) & (steps.told > UNTOLD) & (steps.told <= steps.token)
-    )
+def refused_by_a_low_token(steps: Steps) -> Finding | None:
+    """Find a refusal that names a token which is no reason to refuse."""
+    told = (steps.outcome == REFUSED) & (steps.told > UNTOLD)
+    wrong = (told & (steps.told <= steps.token)).nonzero()[0]
     if not len(wrong):
         return None
     text = "a write was refused although the token it was told of is not higher: {0}"
     return Finding("refused-newest", (int(wrong[0]),), text)
 
 
-def _across(classes: Classes) -> Finding | None:
+def _across(classes: Classes) -> Named | None:
     """Find an operation on a token that began after one on a higher token had ended."""
     base = classes.key * classes.span
     higher = np.minimum.accumulate((base + classes.first)[::-1])[::-1]
     follows = classes.key[1:] == classes.key[:-1]
-    wrong = np.flatnonzero(follows & ((base + classes.last)[:-1] > higher[1:]))
+    wrong = (follows & ((base + classes.last)[:-1] > higher[1:])).nonzero()[0]
     if not len(wrong):
         return None
-    return _token_went_back(classes, int(wrong[0]))
+    return lambda: _token_went_back(classes, int(wrong[0]))
+
+
+def _inside(classes: Classes) -> Named | None:
+    """Find two writes of one class that must each come before the other."""
+    clusters, members = classes.clusters, classes.members
+    base = classes.group * classes.span
+    pair = conflict(base + clusters.first[members], base + clusters.last[members])
+    if pair is None:
+        return None
+    return lambda: two_cycle(clusters, *(int(members[at]) for at in pair))
 
 
 def _token_went_back(classes: Classes, group: int) -> Finding:

@@ -4,7 +4,7 @@ A sentence is a template: `{0}` stands for the description of the first row, and
 check needs no names of keys and values while it works on integers.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from harness.checking.columns import FAIL, INFO, NEVER, NO_TOKEN, Columns
@@ -22,6 +22,10 @@ class Finding:
     rows: tuple[int, ...]
     template: str
     certain: bool = True
+
+
+Named = Finding | Callable[[], Finding]
+"""A finding, or how to name it: a check knows that something is wrong before it knows what."""
 
 
 class RepeatedValuesError(Exception):

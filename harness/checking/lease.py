@@ -4,16 +4,26 @@ A hold is certain from the answer of its acquire until the earliest of the call 
 the call of its last acknowledged renewal (or acquire) plus the time to live: the service granted it
 after that call, so it cannot have ended sooner.  Certain holds of two grants of one lock must not
 overlap, and within a certain hold the service must not refuse the holder.  This needs one clock for
-all calls, and no order is inferred from completions.
+all calls, and no order is inferred from completions.  Tokens are not needed: a call without one is
+on the latest grant of its process, and a release by somebody who was granted nothing may have ended
+whatever was held.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from harness.checking.columns import NO_TOKEN, Columns
+from harness.checking.columns import FAIL, NO_TOKEN, Columns
 from harness.checking.finding import Finding
-from harness.checking.lockcalls import ACQUIRE, DONE, HOLD, REFUSED, RELEASE, lock_calls
+from harness.checking.lockcalls import (
+    ACQUIRE,
+    DONE,
+    HOLD,
+    REFUSED,
+    RELEASE,
+    lock_calls,
+    with_own_tokens,
+)
 
 _NS = 1_000_000_000
 
@@ -34,7 +44,7 @@ def judge_lease_promise(columns: Columns) -> Finding | None:
     The time to live is `ttl_s` in the value of the acquire's answer or call; a grant without one
     promises nothing.
     """
-    calls = lock_calls(columns)
+    calls = lock_calls(with_own_tokens(columns))
     held: dict[tuple[int, int], _Hold] = {}
     holds: list[_Hold] = []
     order = np.lexsort((columns.call, columns.key)).tolist()
@@ -50,7 +60,7 @@ def judge_lease_promise(columns: Columns) -> Finding | None:
                 holds.append(hold)
             continue
         call = int(columns.call[row])
-        if kind == RELEASE and at[1] == NO_TOKEN:  # of whatever its caller holds
+        if kind == RELEASE and at[1] == NO_TOKEN and columns.outcome[row] != FAIL:
             for key_token in [each for each in held if each[0] == at[0]]:
                 ended = held.pop(key_token)
                 ended.until = min(ended.until, call)

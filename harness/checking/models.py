@@ -13,10 +13,11 @@ from harness.checking.cas import judge_cas
 from harness.checking.columns import Columns
 from harness.checking.consensus import judge_consensus
 from harness.checking.fenced import judge_fenced
-from harness.checking.finding import Finding
+from harness.checking.fences import has_seals, judge_fences, with_one_fence
+from harness.checking.finding import Finding, Named
 from harness.checking.lease import judge_lease_promise
 from harness.checking.lock import judge_lock
-from harness.checking.lockcalls import lock_calls
+from harness.checking.lockcalls import lock_calls, with_tokens
 from harness.checking.model import SearchModel
 from harness.checking.register import judge_register
 from harness.checking.sets import judge_set
@@ -35,7 +36,11 @@ class Options:
     cas_tells: bool = True
 
 
-Fast = Callable[[Columns, Options], Finding | None]
+Fast = Callable[[Columns, Options], Named | None]
+
+
+def _as_they_are(columns: Columns) -> Columns:
+    return columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,8 @@ class Model:
 
     `search` is None for a property that is no order of operations (a lease's promise).
     `is_register`: of plain values, whose fast check gives up where values are written again, and
-    which has a search of its own for short histories.
+    which has a search of its own for short histories.  `prepare` makes of the columns what the
+    judges expect; it raises MalformedHistoryError for what they cannot judge.
     """
 
     doc: str
@@ -52,6 +58,7 @@ class Model:
     search: Callable[[Options], SearchModel] | None
     fast: Fast | None = None
     is_register: bool = False
+    prepare: Callable[[Columns], Columns] = _as_they_are
 
 
 def _of(model: Callable[[], SearchModel], fast: Fast | None = None) -> Model:
@@ -60,7 +67,7 @@ def _of(model: Callable[[], SearchModel], fast: Fast | None = None) -> Model:
     return Model(doc, made.functions, lambda _options: model(), fast)
 
 
-def _register(columns: Columns, options: Options) -> Finding | None:
+def _register(columns: Columns, options: Options) -> Named | None:
     return judge_register(steps_of(columns, options.initial, cas_tells=options.cas_tells))
 
 
@@ -68,8 +75,14 @@ def _cas(columns: Columns, options: Options) -> Finding | None:
     return judge_cas(steps_of(columns, options.initial, cas_tells=options.cas_tells))
 
 
-def _fenced(columns: Columns, options: Options) -> Finding | None:
+def _fenced(columns: Columns, options: Options) -> Named | None:
+    if has_seals(columns):
+        return judge_fences(columns, options.initial)
     return judge_fenced(steps_of(columns, options.initial, fenced=True))
+
+
+def _fenced_global(columns: Columns, options: Options) -> Finding | None:
+    return judge_fences(columns, options.initial)
 
 
 def _lock(columns: Columns, _options: Options) -> Finding | None:
@@ -109,17 +122,26 @@ MODELS: Mapping[str, Model] = MappingProxyType(
             is_register=True,
         ),
         "fenced": _of(objects.FencedModel, _fenced),
+        "fenced-global": Model(
+            "Fenced registers with one highest token for all keys.",
+            objects.FencedModel.functions,
+            lambda _options: objects.FencedModel(),
+            _fenced_global,
+            prepare=with_one_fence,
+        ),
         "lock": Model(
             "A lock whose grants carry rising tokens; only a release ends a hold.",
             ("acquire", "renew", "check", "release"),
             lambda _options: mutexes.TokenLockModel(expires=False),
             _lock,
+            prepare=with_tokens,
         ),
         "lease": Model(
             "A lock whose grants carry rising tokens; the service may end a hold at any time.",
             ("acquire", "renew", "check", "release"),
             lambda _options: mutexes.TokenLockModel(expires=True),
             _lease,
+            prepare=with_tokens,
         ),
         "kv": _of(objects.AppendModel),
         "lease-promise": Model(

@@ -129,6 +129,8 @@ class TokenLockModel(SearchModel):
     def kind(self, request: Request) -> Hashable | None:
         """Return what the call was."""
         f, token = request.f, request.token
+        if token is None and f != "acquire":
+            return None
         if request.outcome == "fail":
             word = {"held": "busy", "not-holder": "foreign"}.get(request.error or "")
             return (word, token) if word else None

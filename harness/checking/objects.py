@@ -65,41 +65,57 @@ class RegisterModel(SearchModel):
 
 
 class FencedModel(SearchModel):
-    """A fenced register: a write with a lower token than the highest accepted one is refused."""
+    """A fenced register: a write with a lower token than the highest accepted one is refused.
 
-    functions = ("read", "write")
+    A `seal` raises the token and writes nothing.  The state is the highest token, the initial
+    value, and for each object that was written its value and the token of that write.
+    """
+
+    functions = ("read", "write", "seal")
     asks_who = False
 
     def start(self, initial: Any) -> Hashable:
-        """Return (highest token, value)."""
-        return (0, initial)
+        """Return that nothing was written."""
+        return (0, initial, ())
 
     def kind(self, request: Request) -> Hashable | None:
         """Return what the call was; a read that tells a token and no value tells the token."""
+        about = request.expected
         if request.f == "read":
             if request.outcome != "ok":
                 return None
             no_value = request.result is None and request.told not in (None, 0)
-            return ("read", UNSAID if no_value else request.result, request.told)
+            return ("read", about, UNSAID if no_value else request.result, request.told)
         token = request.token or 0
         if request.outcome != "fail":
-            return ("write", token, request.value)
-        return ("refused", token, request.told) if request.error == "fenced" else None
+            return (request.f, about, token, request.value)
+        return ("refused", about, token, request.told) if request.error == "fenced" else None
 
     def passive(self, kind: Any) -> bool:
         """Return whether it is a read or a refusal."""
-        return bool(kind[0] != "write")
+        return kind[0] in ("read", "refused")
 
     def step(self, state: Any, kind: Any) -> Any:
-        """Return the highest token and the value afterwards."""
-        highest, value = state
-        f, token, told = kind
+        """Return the highest token and the values afterwards."""
+        highest, initial, written = state
+        f, about, token, told = kind
         if f == "read":
-            seen = token in (UNSAID, value) and told in (None, highest)
-            return state if seen else IMPOSSIBLE
-        if f == "write":
-            return (token, told) if token >= highest else IMPOSSIBLE
-        return state if token < highest and told in (None, highest) else IMPOSSIBLE
+            if token is UNSAID:
+                return state if told == highest else IMPOSSIBLE
+            found = next((each[1:] for each in written if each[0] == about), (initial, 0))
+            return state if token == found[0] and told in (None, found[1]) else IMPOSSIBLE
+        if f == "refused":
+            return state if token < highest and told in (None, highest) else IMPOSSIBLE
+        if token < highest:
+            return IMPOSSIBLE
+        if f == "seal":
+            return (token, initial, written)
+        others = [each for each in written if each[0] != about]
+        return (token, initial, tuple(sorted([*others, (about, told, token)], key=_by_name)))
+
+
+def _by_name(entry: tuple[Any, ...]) -> str:
+    return str(entry[0])
 
 
 class AppendModel(SearchModel):

@@ -36,7 +36,7 @@ def judge_sights(classes: Classes) -> Finding | None:
         return None
     clusters = classes.clusters
     starts = earliest_starts(classes)
-    unknown = np.flatnonzero(classes.optional)
+    unknown = classes.optional.nonzero()[0]
     at = np.searchsorted(classes.code, classes.code_of[unknown])
     mine = at < len(classes.code)
     mine[mine] = classes.code[at[mine]] == classes.code_of[unknown[mine]]
@@ -52,38 +52,45 @@ def judge_sights(classes: Classes) -> Finding | None:
 def judge_refusals(classes: Classes) -> Finding | None:
     """Find a refusal that no higher token can explain."""
     steps = classes.clusters.steps
-    refused = np.flatnonzero((steps.outcome == REFUSED) & (steps.told == UNTOLD))
+    refused = ((steps.outcome == REFUSED) & (steps.told == UNTOLD)).nonzero()[0]
     if not len(refused):
         return None
-    code = steps.key[refused] * classes.width + steps.token[refused]
-    above = np.searchsorted(classes.code, code, side="right")
-    early = _earliest_above(classes, code, steps.key[refused], above)
-    wrong = np.flatnonzero(early > steps.ret[refused])
+    key, ret = steps.key[refused], steps.ret[refused]
+    code = key * classes.width + steps.token[refused]
+    above = classes.code.searchsorted(code, side="right")
+    starts = earliest_starts(classes)
+    next_one = np.minimum(above, len(starts) - 1)
+    mine = (above < len(starts)) & (classes.key[next_one] == key)
+    early = np.where(mine, starts[next_one], classes.span)
+    wrong = (early > ret).nonzero()[0]
+    if len(wrong):  # unless an unknown write explains it
+        early = _earliest_above(classes, starts, code[wrong], key[wrong], above[wrong])
+        wrong = wrong[early > ret[wrong]]
     if len(wrong):
         text = "a write was refused although no higher token can have been in effect by then: {0}"
         return Finding("refused-newest", (int(refused[wrong[0]]),), text)
     base = classes.key * classes.span
     reach = np.maximum.accumulate(base + classes.last) - base
     below = np.maximum(above - 1, 0)
-    mine = (above > 0) & (classes.key[below] == steps.key[refused])
-    wrong = np.flatnonzero(np.where(mine, reach[below], 0) > steps.ret[refused])
-    if len(wrong):
-        return _still_in_effect(classes, int(refused[wrong[0]]))
+    mine = (above > 0) & (classes.key[below] == key)
+    late = (mine & (reach[below] > ret)).nonzero()[0]
+    if len(late):
+        return _still_in_effect(classes, int(refused[late[0]]))
     return None
 
 
-def _earliest_above(classes: Classes, code: Ints, key: Ints, above: Ints) -> Ints:
+def _earliest_above(classes: Classes, starts: Ints, code: Ints, key: Ints, above: Ints) -> Ints:
     """Return the earliest call of a write that may be the first one above each refused token.
 
     Candidates: the unknown writes between the token and the next mandatory class, that class
     included, and the writes that can be first in it.
     """
     clusters, span = classes.clusters, classes.span
-    unknown = np.flatnonzero(classes.optional)
+    unknown = classes.optional.nonzero()[0]
     codes = np.concatenate([classes.code, classes.code_of[unknown]])
-    calls = np.concatenate([earliest_starts(classes), clusters.call[unknown]])
+    calls = np.concatenate([starts, clusters.call[unknown]])
     keys = np.concatenate([classes.key, clusters.key[unknown]])
-    order = np.argsort(codes, kind="stable")
+    order = codes.argsort(kind="stable")
     codes, calls, keys = codes[order], calls[order], keys[order]
     gap = np.searchsorted(classes.code, codes, side="left") + keys
     best = np.minimum.accumulate((gap * span + calls)[::-1])[::-1] - gap * span

@@ -5,27 +5,28 @@ unknown outcome that nobody saw may be left out, one that was seen must have hap
 legal when no two values of a key must each come before the other (Gibbons and Korach 1997).
 """
 
-import numpy as np
-
-from harness.checking.clusters import Clusters, conflict, gather, reads_of
-from harness.checking.finding import Finding
-from harness.checking.steps import DONE, UNKNOWN, WRITE, Steps
+from harness.checking.clusters import conflict, gather, reads_of, two_cycle, writes_of
+from harness.checking.finding import Finding, Named
+from harness.checking.steps import Steps
 
 
-def judge_register(steps: Steps) -> Finding | None:
+def judge_register(steps: Steps) -> Named | None:
     """Return what is wrong, None when some order explains everything.
 
     Raises RepeatedValuesError.
     """
     if not len(steps.call):
         return None
-    writes = steps.rows(WRITE, DONE, UNKNOWN)
+    writes = writes_of(steps)
     clusters = gather(steps, writes, steps.value[writes], reads_of(steps))
     if isinstance(clusters, Finding):
         return clusters
-    return _conflict(clusters)
-
-
-def _conflict(clusters: Clusters) -> Finding | None:
-    members = np.flatnonzero(~clusters.optional)
-    return conflict(clusters, members, clusters.key[members], clusters.steps.never + 2)
+    members = (~clusters.optional).nonzero()[0]
+    first, last = clusters.first[members], clusters.last[members]
+    if steps.keys > 1:
+        base = clusters.key[members] * (steps.never + 2)
+        first, last = base + first, base + last
+    pair = conflict(first, last)
+    if pair is None:
+        return None
+    return lambda: two_cycle(clusters, *(int(members[at]) for at in pair))

@@ -46,6 +46,7 @@ class Outcome:
 
     `action` is the operation whose return no order explains (or explained last), `at` the number of
     returns before it, `steps` the visited states; `paused`: only `budget.steps` ended it.
+    `ended`: how the process ended that should have searched, when it was another one.
     """
 
     legal: bool | None
@@ -53,6 +54,7 @@ class Outcome:
     at: int = 0
     steps: int = 0
     paused: bool = False
+    ended: str = ""
 
 
 _Move = tuple[Any, int, Hashable]

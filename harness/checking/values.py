@@ -6,6 +6,7 @@ value when somebody asks for it, because a check needs names only for what it re
 """
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -64,17 +65,6 @@ class Values:
         """Return the ids of many values."""
         number = self.id
         return [number(value) for value in values]
-
-    def plain_ids(self, values: Iterable[int | str | None]) -> list[int]:
-        """Return the ids of many values that are their own stand-ins."""
-        known, originals, out = self._ids, self._originals, []
-        for value in values:
-            number = known.get(value)
-            if number is None:
-                number = known[value] = len(originals)
-                originals.append(value)
-            out.append(number)
-        return out
 
     def __getitem__(self, number: int) -> Any:
         """The value of an id."""
@@ -143,7 +133,11 @@ class Names:
 
     def __init__(self, names: Sequence[Any] = ()) -> None:
         self.names: list[Any] = list(names)
-        self._ids: dict[Any, int] = {name: i for i, name in enumerate(self.names)}
+
+    @cached_property
+    def _ids(self) -> dict[Any, int]:
+        """The other way round, made when somebody asks: there may be very many processes."""
+        return {name: i for i, name in enumerate(self.names)}
 
     def ids(self, names: Iterable[Any]) -> list[int]:
         """Return the ids of many names, new ones for those never seen."""

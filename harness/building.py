@@ -12,7 +12,6 @@ the kernel drops when he dies; the next one sweeps what he left.
 import fcntl
 import os
 import shutil
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ from pathlib import Path
 import msgspec
 
 from harness import released
+from harness.command import carry_out
 from harness.errors import HarnessError, UsageError
 from harness.released import RECORD, Built, Releases, first_line
 
@@ -105,8 +105,8 @@ def _build(releases: Releases, version: str, module: str, folder: Path, say: Say
         raise UsageError(
             f"{product} {version} is built from source, and no Go tool chain is found (looked for"
             f" `go` on PATH and {_USUAL_GO}): install Go, or name a program of your own with"
-            f" {product}[binary=/path/to/{command}], or use the product's image with"
-            " --backend docker"
+            f" {product}[binary=/path/to/{command}], or an image with --backend docker:"
+            f" {product}[image=NAME]"
         )
     part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.part-", dir=folder.parent))
     try:
@@ -140,29 +140,18 @@ def _go(go: str, words: list[str], where: Path, bound_s: float, name: str) -> No
     environment = os.environ | {"CGO_ENABLED": "0", "GOWORK": "off"}
     for cross in ("GOOS", "GOARCH"):
         environment.pop(cross, None)  # it is to run here
-    try:
-        done = subprocess.run(
-            [go, *words],
-            cwd=where,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=bound_s,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise HarnessError(f"{name}: `go {words[0]}` did not end within {bound_s:g} s") from None
-    if done.returncode == 0:
+    done = carry_out([go, *words], bound_s, cwd=where, env=environment)
+    if done.code == 0:
         return
-    said = done.stdout.decode(errors="backslashreplace").strip().splitlines()
-    tail = "\n".join(f"  {line.expandtabs(2)}" for line in said[-_LINES_MAX:])
-    text = "\n".join(said).lower()
+    if done.code is None:
+        raise HarnessError(f"{name}: `go {words[0]}` did not end within {bound_s:g} s")
+    tail = "\n".join(f"  {line.expandtabs(2)}" for line in done.lines[-_LINES_MAX:])
+    text = "\n".join(done.lines).lower()
     if any(sign in text for sign in _NO_NETWORK):
         raise HarnessError(f"{name}: the Go module proxy cannot be reached:\n{tail}")
     if words[0] == "get" and any(sign in text for sign in _NO_SUCH):
         raise UsageError(f"{name}: there is no such release, or the proxy lacks it:\n{tail}")
-    raise HarnessError(f"{name}: `go {words[0]}` failed with {done.returncode}:\n{tail}")
+    raise HarnessError(f"{name}: `go {words[0]}` failed with {done.code}:\n{tail}")
 
 
 def _verify(releases: Releases, version: str, module: str, program: Path, go: str) -> Built:

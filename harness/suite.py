@@ -17,7 +17,7 @@ from harness import anomalies as catalogue
 from harness.errors import UsageError
 from harness.mistakes import Mistake, from_pydantic, show, unknown
 from harness.results import Results
-from harness.runfile import examine, read_bytes
+from harness.runfile import Flags, examine, overlay, read_bytes
 from harness.runmodel import KEYS, RunFile
 from harness.spec import RunSpec
 from harness.yaml_places import Document, read_yaml, report
@@ -71,7 +71,10 @@ class Planned:
 
 @dataclass(frozen=True)
 class Row:
-    """What came out of one run.  `why_not` is empty when it is what was expected."""
+    """What came out of one run.
+
+    `why_not` is empty when it is what was expected; `found` names the anomalies, each once.
+    """
 
     planned: Planned
     exit_code: int
@@ -79,6 +82,7 @@ class Row:
     why_not: str
     first_finding_s: float | None = None
     folder: Path | None = None
+    found: tuple[str, ...] = ()
 
     @property
     def as_expected(self) -> bool:
@@ -118,17 +122,22 @@ def locate(name: str) -> Path:
     return shipped_folder() / f"{name}.yaml"
 
 
-def read_suite(path: Path, *, default_seed: int = 0) -> list[Planned]:
-    """Read a suite file.  Raises UsageError with every mistake of every run."""
+def read_suite(path: Path, *, flags: Flags | None = None, default_seed: int = 0) -> list[Planned]:
+    """Read a suite file; flags override the keys of every run.
+
+    Raises UsageError with every mistake of every run.
+    """
     document = read_yaml(read_bytes(path), str(path))
-    planned, mistakes = _plan(document, default_seed)
+    planned, mistakes = _plan(document, flags or {}, default_seed)
     lines = report(document, mistakes)
     if lines:
         raise UsageError("\n".join(lines))
     return planned
 
 
-def _plan(document: Document, default_seed: int) -> tuple[list[Planned], list[Mistake]]:
+def _plan(
+    document: Document, flags: Flags, default_seed: int
+) -> tuple[list[Planned], list[Mistake]]:
     value = document.value
     if not isinstance(value, Mapping):
         return [], [Mistake((), f"found {show(value)}; allowed: a mapping with `runs:`")]
@@ -144,7 +153,7 @@ def _plan(document: Document, default_seed: int) -> tuple[list[Planned], list[Mi
     planned: list[Planned] = []
     names: set[str] = set()
     for i, entry in enumerate(value["runs"]):
-        plan, found = _plan_one(entry, default_seed)
+        plan, found = _plan_one(entry, flags, default_seed)
         if plan is not None and plan.name in names:
             found.append(Mistake(("name",), f"found {show(plan.name)} twice; allowed: once"))
         if plan is not None:
@@ -154,13 +163,14 @@ def _plan(document: Document, default_seed: int) -> tuple[list[Planned], list[Mi
     return planned, mistakes
 
 
-def _plan_one(entry: object, default_seed: int) -> tuple[Planned | None, list[Mistake]]:
+def _plan_one(
+    entry: object, flags: Flags, default_seed: int
+) -> tuple[Planned | None, list[Mistake]]:
     if not isinstance(entry, Mapping):
         return None, [Mistake((), f"found {show(entry)}; allowed: a mapping with name and expect")]
     own = {key: entry[key] for key in _Expectation.model_fields if key in entry}
-    spec, mistakes = examine(
-        {key: value for key, value in entry.items() if key not in own}, default_seed=default_seed
-    )
+    run = {key: value for key, value in entry.items() if key not in own}
+    spec, mistakes = examine(overlay(run, flags), default_seed=default_seed)
     try:
         expected = _Expectation.model_validate(own)
     except ValidationError as error:
@@ -205,7 +215,8 @@ def judge(
         why_not = f"not found: {', '.join(missing)}"
     elif (counted := refusals(results)) < plan.refusals:
         why_not = f"stale writes refused: {counted}, expected at least {plan.refusals}"
-    return Row(plan, code, verdict.verdict, why_not, results.first_finding_s, folder)
+    found = tuple(dict.fromkeys(anomaly.name for anomaly in verdict.anomalies))
+    return Row(plan, code, verdict.verdict, why_not, results.first_finding_s, folder, found)
 
 
 def refusals(results: Results) -> int:

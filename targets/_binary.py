@@ -13,7 +13,16 @@ from dataclasses import dataclass
 from harness.errors import UsageError
 from harness.released import first_line, needed
 
-__all__ = ["Product", "first_line"]
+__all__ = ["IMAGE", "Product", "first_line", "one_of"]
+
+IMAGE = "a container image of your own with the server, for backend docker"
+
+
+def one_of(**given: str | None) -> None:
+    """Raise ValueError when several options say which server it is."""
+    said = [name for name, value in given.items() if value is not None]
+    if len(said) > 1:
+        raise ValueError(f"{' and '.join(said)} both say which server it is: give one of them")
 
 
 @dataclass(frozen=True)
@@ -25,12 +34,14 @@ class Product:
     wheel: str
     inside: str
 
-    def find(self, chosen: str | None, version: str | None = None) -> str:
+    def find(self, chosen: str | None, version: str | None = None, image: str | None = None) -> str:
         """Return the absolute path of an executable; `chosen` is the user's own path or command.
 
-        `version` is a released version, taken from the cache.  Raises UsageError, which names the
-        ways out.
+        `version` is a released version, taken from the cache; in an image the command is found by
+        its PATH.  Raises UsageError, which names the ways out.
         """
+        if image is not None:
+            return self.command
         if version is not None:
             return str(needed(self.target, version))
         ways = (

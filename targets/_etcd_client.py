@@ -10,7 +10,6 @@ the back-off decides when a client is served again.
 """
 
 import time
-from collections.abc import Sequence
 from math import ceil
 from typing import Any
 
@@ -18,6 +17,7 @@ import grpc
 from aetcd import rpc
 
 from harness.target import Grant, RefusedError, Stored
+from targets._etcd_access import Access
 from targets._stored import pack, unpack
 from targets.etcd import NotAskedError
 
@@ -55,13 +55,13 @@ def created_at(key: bytes, revision: int) -> Any:
 class EtcdClient:
     """One channel, and the deadline of the operation that runs on it."""
 
-    def __init__(self, endpoints: Sequence[str], timeout_s: float, user: str | None = None) -> None:
-        self._timeout_s = timeout_s
-        self._channel = grpc.insecure_channel(f"ipv4:{','.join(endpoints)}", options=CHANNEL)
-        if user is not None:
+    def __init__(self, access: Access) -> None:
+        self._timeout_s = access.timeout_s
+        self._channel = access.channel(CHANNEL)
+        if access.user is not None:
             from targets._etcd_users import as_user
 
-            self._channel = as_user(self._channel, user, timeout_s)
+            self._channel = as_user(self._channel, access.user, access.timeout_s)
         self._kv = rpc.KVStub(self._channel)
 
     def _get(self, key: bytes, timeout_s: float) -> Any:
@@ -77,8 +77,8 @@ class EtcdClient:
 class LeaseClient(EtcdClient):
     """What every lock of etcd needs: a lease, which is the handle of its grant."""
 
-    def __init__(self, endpoints: Sequence[str], timeout_s: float, user: str | None = None) -> None:
-        super().__init__(endpoints, timeout_s, user)
+    def __init__(self, access: Access) -> None:
+        super().__init__(access)
         self._lease = rpc.LeaseStub(self._channel)
 
     def _new_lease(self, ttl_s: float, end: float) -> Any:
@@ -169,16 +169,8 @@ class EtcdLock(LeaseClient):
 class EtcdStore(EtcdClient):
     """A key for every resource; with `guarded` a write must hold the lock of the same name."""
 
-    def __init__(
-        self,
-        endpoints: Sequence[str],
-        timeout_s: float,
-        user: str | None = None,
-        *,
-        guarded: bool,
-        serializable: bool,
-    ) -> None:
-        super().__init__(endpoints, timeout_s, user)
+    def __init__(self, access: Access, *, guarded: bool, serializable: bool) -> None:
+        super().__init__(access)
         self._guarded = guarded
         self._serializable = serializable
 

@@ -7,24 +7,22 @@ change may have to be asked for again.  A change that timed out may have happene
 hence each begins with a look.
 """
 
-import http.client
-import json
 from collections.abc import Mapping
 from typing import Any
 
-from harness.target import Cluster, Place
+from harness.target import Cluster
+from targets._etcd_gateway import Gateway
 
 PEER_PORT = 2380
-CALL_TIMEOUT_S = 2.0
 # A documentation address (RFC 5737): nobody has it, so a member there never comes.
 _NOBODY = "192.0.2.1"
 
 
-def members(cluster: Cluster) -> Mapping[str, str]:
+def members(gateway: Gateway, cluster: Cluster) -> Mapping[str, str]:
     """Return the members that a majority agrees on, name to identity; empty without answer."""
-    names = {_peer_url(place.address): place.name for place in cluster.places}
+    names = {_peer_url(gateway, place.address): place.name for place in cluster.places}
     for place in cluster.places:
-        answer = _call(place, "list", {"linearizable": True})
+        answer = gateway.call(place, "cluster/member/list", {"linearizable": True})
         if "members" in answer:
             return {
                 names.get(member["peerURLs"][0], member["peerURLs"][0]): member["ID"]
@@ -33,61 +31,52 @@ def members(cluster: Cluster) -> Mapping[str, str]:
     return {}
 
 
-def remove(cluster: Cluster, name: str) -> str | None:
+def remove(gateway: Gateway, cluster: Cluster, name: str) -> str | None:
     """Take a member out; return None, or what was said against it."""
-    known = members(cluster)
+    known = members(gateway, cluster)
     if not known:
         return "no member of etcd lists the members"
-    identity = known.get(_key(cluster, name))
+    identity = known.get(_key(gateway, cluster, name))
     if identity is None:
         return None
-    return _ask_for(cluster, name, "remove", {"ID": identity})
+    return _ask_for(gateway, cluster, name, "remove", {"ID": identity})
 
 
-def add(cluster: Cluster, name: str) -> str | None:
+def add(gateway: Gateway, cluster: Cluster, name: str) -> str | None:
     """Announce the member of that name, or one that never comes; return what was said against."""
-    known = members(cluster)
+    known = members(gateway, cluster)
     if not known:
         return "no member of etcd lists the members"
-    if _key(cluster, name) in known:
+    if _key(gateway, cluster, name) in known:
         return None
-    return _ask_for(cluster, name, "add", {"peerURLs": [_peer_url(_address(cluster, name))]})
+    urls = [_peer_url(gateway, _address(cluster, name))]
+    return _ask_for(gateway, cluster, name, "add", {"peerURLs": urls})
 
 
-def _key(cluster: Cluster, name: str) -> str:
+def _key(gateway: Gateway, cluster: Cluster, name: str) -> str:
     """Return the name under which `members` lists a member."""
-    return name if any(place.name == name for place in cluster.places) else _peer_url(_NOBODY)
+    known = any(place.name == name for place in cluster.places)
+    return name if known else _peer_url(gateway, _NOBODY)
 
 
 def _address(cluster: Cluster, name: str) -> str:
     return next((p.address for p in cluster.places if p.name == name), _NOBODY)
 
 
-def _peer_url(address: str) -> str:
-    return f"http://{address}:{PEER_PORT}"
+def _peer_url(gateway: Gateway, address: str) -> str:
+    return f"{gateway.scheme}://{address}:{PEER_PORT}"
 
 
-def _ask_for(cluster: Cluster, name: str, change: str, body: dict[str, Any]) -> str | None:
+def _ask_for(
+    gateway: Gateway, cluster: Cluster, name: str, change: str, body: dict[str, Any]
+) -> str | None:
     """Ask the members one after the other, the one that it is about not at all."""
     said = "no other member of etcd answers"
     for place in cluster.places:
         if place.name == name:
             continue
-        answer = _call(place, change, body)
+        answer = gateway.call(place, f"cluster/member/{change}", body)
         if "members" in answer:
             return None
         said = str(answer.get("error", said))
     return said
-
-
-def _call(place: Place, what: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Call the cluster service of one member; no proper answer is {}."""
-    connection = http.client.HTTPConnection(place.address, place.port, timeout=CALL_TIMEOUT_S)
-    try:
-        connection.request("POST", f"/v3/cluster/member/{what}", body=json.dumps(body))
-        answer = json.loads(connection.getresponse().read())
-    except (OSError, http.client.HTTPException, ValueError):
-        return {}
-    finally:
-        connection.close()
-    return answer if isinstance(answer, dict) else {}

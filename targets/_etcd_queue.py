@@ -10,13 +10,13 @@ A lease that ends in the queue takes the key with it.  `Unlock` asks for no proo
 """
 
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import grpc
 from aetcd import rpc
 
 from harness.target import Grant, Queued, RefusedError
+from targets._etcd_access import Access
 from targets._etcd_client import LeaseClient, created_at, left_s, lock_key
 from targets._etcd_lock_rpc import LockRpc
 from targets.etcd import NotAskedError
@@ -76,8 +76,8 @@ class _Queue(LeaseClient):
 class EtcdServiceLock(_Queue):
     """The lock service: the server says when it is the caller's turn."""
 
-    def __init__(self, endpoints: Sequence[str], timeout_s: float, user: str | None = None) -> None:
-        super().__init__(endpoints, timeout_s, user)
+    def __init__(self, access: Access) -> None:
+        super().__init__(access)
         self._rpc = LockRpc(self._channel)
         self._asked: dict[int, Any] = {}  # the calls that wait, by lease
 

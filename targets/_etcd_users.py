@@ -20,7 +20,8 @@ import grpc
 from aetcd import rpc
 
 from harness.target import RefusedError
-from targets._etcd_auth import STRANGER_RANGE, WORKER_RANGE
+from targets._etcd_access import Access, User
+from targets._etcd_auth import STRANGER, STRANGER_RANGE, WORKER_RANGE
 from targets._etcd_client import CHANNEL, data_key
 from targets._stored import unpack
 
@@ -28,7 +29,7 @@ _DENIED = ("PERMISSION_DENIED", "UNAUTHENTICATED")
 _FROM_KEY_ON = b"\0"
 
 
-def as_user(channel: Any, user: str, timeout_s: float) -> Any:
+def as_user(channel: Any, user: User, timeout_s: float) -> Any:
     """Return the channel with calls that bear the token of a user."""
     return grpc.intercept_channel(channel, _Tokens(channel, user, timeout_s))
 
@@ -51,7 +52,7 @@ class _Tokens(
 ):
     """Puts the token of a user on each call."""
 
-    def __init__(self, channel: Any, user: str, timeout_s: float) -> None:
+    def __init__(self, channel: Any, user: User, timeout_s: float) -> None:
         self._auth = rpc.AuthStub(channel)
         self._user = user
         self._timeout_s = timeout_s
@@ -73,7 +74,7 @@ class _Tokens(
     def _signed(self, details: Any) -> _Call:
         with self._lock:
             if self._token is None:
-                asked = rpc.AuthenticateRequest(name=self._user, password=self._user)
+                asked = rpc.AuthenticateRequest(name=self._user.name, password=self._user.password)
                 self._token = self._auth.Authenticate(asked, timeout=self._timeout_s).token
         return _Call(
             details.method,
@@ -88,10 +89,10 @@ class _Tokens(
 class EtcdStranger:
     """Somebody with a user of his own, and no permission for what the workers have."""
 
-    def __init__(self, endpoints: Sequence[str], timeout_s: float) -> None:
-        self._timeout_s = timeout_s
-        self._channel = grpc.insecure_channel(f"ipv4:{','.join(endpoints)}", options=CHANNEL)
-        channel = as_user(self._channel, "stranger", timeout_s)
+    def __init__(self, access: Access) -> None:
+        self._timeout_s = access.timeout_s
+        self._channel = access.channel(CHANNEL)
+        channel = as_user(self._channel, STRANGER, access.timeout_s)
         self._kv, self._watch = rpc.KVStub(channel), rpc.WatchStub(channel)
 
     def own(self, value: str) -> None:

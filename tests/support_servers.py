@@ -11,14 +11,27 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
+
+import pytest
 
 from harness.cluster import command
-from harness.target import Cluster, Place, Ready, Server, Target
+from harness.errors import UsageError
+from harness.target import (
+    Cluster,
+    Grant,
+    LockClient,
+    Place,
+    Ready,
+    RefusedError,
+    Secretive,
+    Server,
+    Target,
+)
 
 T = TypeVar("T")
 PATIENCE_S = 60.0  # for what must come: a busy machine is no finding
@@ -54,6 +67,28 @@ def in_time(call: Callable[[], T]) -> T:
     return answers[0]
 
 
+def refused(call: Callable[..., Any], *args: Any) -> str:
+    """Return the code with which a call is refused; it fails the test when the call is not."""
+    with pytest.raises(RefusedError) as refusal:
+        call(*args)
+    return refusal.value.code
+
+
+def taken(lock: LockClient, key: str, ttl_s: float) -> Grant:
+    """Wait for the lock; a refusal that does not say that somebody has it fails the test."""
+    grants: list[Grant] = []
+
+    def taking() -> bool:
+        try:
+            grants.append(lock.acquire(key, ttl_s))
+        except RefusedError as refusal:
+            assert refusal.code == "held"  # noqa: PT017 - not the error is tested, but the wait
+        return bool(grants)
+
+    until(taking, f"{key} is granted")
+    return grants[0]
+
+
 def fresh_address() -> str:
     """Return a loopback address that no other test of this machine uses."""
     pid = os.getpid()
@@ -67,6 +102,14 @@ def accepts(address: str, port: int) -> bool:
             return True
     except OSError:
         return False
+
+
+def servers_of(target: Target, folder: Path) -> "Servers":
+    """Return its servers, not started yet; the test is skipped where something is missing here."""
+    try:
+        return Servers(target, folder)
+    except UsageError as missing:
+        pytest.skip(f"{target.name}: {missing}")
 
 
 class ReplyEater:
@@ -127,6 +170,15 @@ class Servers:
             data.mkdir(parents=True)
             places.append(Place(server.name, fresh_address(), server.port, server.role, str(data)))
         self.cluster = Cluster(places)
+        self.secrets: Mapping[str, str] = {}
+        if isinstance(target, Secretive) and (made := target.make_secrets(self.cluster)):
+            self.secrets = made.known
+            for name, files in made.files.items():
+                secrets = Path(self.cluster[name].secrets)
+                secrets.mkdir(mode=0o700)
+                for file, content in files.items():
+                    (secrets / file).write_bytes(content)
+            target.know(self.cluster, self.secrets)
 
     def start(self, *names: str) -> None:
         """Start these servers (none named: all), and wait until the target is ready."""

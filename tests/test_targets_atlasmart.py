@@ -1,12 +1,14 @@
 """Our reference pair: tokens and fences survive kill -9, and nothing that arrives can break it."""
 
-import asyncio
+import contextlib
 import errno
 import json
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -312,25 +314,27 @@ def test_a_journal_that_fails_ends_the_server(tmp_path: Path) -> None:
     address, port = fresh_address(), 7202
     _break(registers._journal)
 
-    async def scene() -> None:
-        server = asyncio.create_task(serve(address, port, Read | Write, registers.handle))
-        await asyncio.sleep(0)
-        while True:
-            try:
-                reader, writer = await asyncio.open_connection(address, port)
-                break
-            except ConnectionRefusedError:
-                await asyncio.sleep(0.01)
-        writer.write(b'{"do": "write", "key": "k", "value": 1, "token": 1}\n')
-        assert await reader.readline() == b""
-        writer.close()
+    with ThreadPoolExecutor(1) as threads:
+        served = threads.submit(serve, address, port, Read | Write, registers.handle)
+        with _connected(address, port) as stream:
+            stream.sendall(b'{"do": "write", "key": "k", "value": 1, "token": 1}\n')
+            with contextlib.suppress(ConnectionResetError):
+                assert stream.recv(1) == b""
         with pytest.raises(JournalError):
-            await server
-
-    asyncio.run(asyncio.wait_for(scene(), 30))
+            served.result(30)
     with pytest.raises(JournalError):
         registers.handle(Write("k", 2, 1))
     assert registers.handle(Read("k")) is None
+
+
+def _connected(address: str, port: int) -> socket.socket:
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            return socket.create_connection((address, port), 30)
+        except ConnectionRefusedError:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
 
 
 def test_a_full_disk_is_a_journal_error(tmp_path: Path) -> None:

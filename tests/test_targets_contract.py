@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from harness.errors import UsageError
 from harness.target import (
     Cluster,
     ErrorTable,
@@ -35,7 +34,15 @@ from targets.postgres import Postgres
 from targets.redlock import Redlock
 from targets.sentinel import Sentinel
 from targets.valkey import Valkey
-from tests.support_servers import ReplyEater, Servers, fresh_address, until
+from tests.support_servers import (
+    ReplyEater,
+    Servers,
+    fresh_address,
+    refused,
+    servers_of,
+    taken,
+    until,
+)
 
 TIMEOUT_S = 5.0
 SHORT_S = 1.0  # of a lease that is waited for; a busy machine must get it before it is over
@@ -74,11 +81,7 @@ def made(name: str, **options: Any) -> pytest.param:  # type: ignore[valid-type]
 
 def running(request: pytest.FixtureRequest, folder: Path) -> Iterator[Servers]:
     name, options = request.param
-    try:
-        servers = Servers(FACTORIES[name](**options), folder)
-    except UsageError as missing:
-        pytest.skip(f"{name}: {missing}")
-    with servers:
+    with servers_of(FACTORIES[name](**options), folder) as servers:
         servers.start()
         yield servers
 
@@ -129,27 +132,6 @@ def store(servers: Servers) -> Any:
     return closing(target.store(servers.cluster, TIMEOUT_S))
 
 
-def code(call: Any, *args: Any) -> str:
-    with pytest.raises(RefusedError) as refusal:
-        call(*args)
-    return refusal.value.code
-
-
-def take(lock: LockClient, key: str, ttl_s: float) -> Grant:
-    """Wait for the lock."""
-    taken: list[Grant] = []
-
-    def taking() -> bool:
-        try:
-            taken.append(lock.acquire(key, ttl_s))
-        except RefusedError as refusal:
-            assert refusal.code == "held"  # noqa: PT017 - any other refusal fails the test here
-        return bool(taken)
-
-    until(taking, f"{key} is granted")
-    return taken[0]
-
-
 # -- locks
 
 
@@ -158,8 +140,8 @@ def test_a_held_lock_is_refused_until_it_is_released(locks: Servers) -> None:
         grant = first.acquire("held", 30.0)
         assert grant.key == "held"
         assert grant.ttl_s >= 29.5  # Redlock gives less than it asks of its servers
-        assert code(second.acquire, "held", 30.0) == "held"
-        assert code(first.acquire, "held", 30.0) == "held"
+        assert refused(second.acquire, "held", 30.0) == "held"
+        assert refused(first.acquire, "held", 30.0) == "held"
         first.release(grant)
         second.release(second.acquire("held", 30.0))
 
@@ -188,16 +170,16 @@ def test_tokens_grow_with_every_grant_of_a_lock(locks: Servers) -> None:
 def test_a_lease_that_is_not_renewed_ends_the_grant(locks: Servers) -> None:
     with client(locks) as first, client(locks) as second:
         old = first.acquire("expiring", SHORT_S)
-        new = take(second, "expiring", 30.0)
+        new = taken(second, "expiring", 30.0)
         if old.token is not None:
             assert new.token is not None
             assert new.token > old.token
-        assert code(first.renew, old) == "not-holder"
-        assert code(first.release, old) == "not-holder"
+        assert refused(first.renew, old) == "not-holder"
+        assert refused(first.release, old) == "not-holder"
         if isinstance(first, LeaseCheck):
             assert not first.check(old)
             assert first.check(new)
-        assert code(first.acquire, "expiring", SHORT_S) == "held"
+        assert refused(first.acquire, "expiring", SHORT_S) == "held"
         second.renew(new)
         second.release(new)
 
@@ -209,9 +191,9 @@ def test_an_ended_lease_that_nobody_took_cannot_be_renewed(locks: Servers) -> No
             until(lambda: not lock.check(grant), "the lease ends")
         else:  # a younger lease of the same length tells, where leases end exactly on time
             lock.acquire("younger", SHORT_S)
-            take(other, "younger", 30.0)
-        assert code(lock.renew, grant) == "not-holder"
-        assert code(lock.release, grant) == "not-holder"
+            taken(other, "younger", 30.0)
+        assert refused(lock.renew, grant) == "not-holder"
+        assert refused(lock.release, grant) == "not-holder"
 
 
 class TooLateError(Exception):
@@ -259,12 +241,12 @@ def keep_beyond_the_lease(locks: Servers, key: str, other_key: str, ttl_s: float
                 return True
 
             until(gone, "a lease without renewals ends", 30.0 + 3 * ttl_s)
-        assert code(rival.release, short) == "not-holder"
+        assert refused(rival.release, short) == "not-holder"
         in_time(lambda: holder.release(grant))
 
 
 def held(rival: LockClient, key: str, ttl_s: float) -> None:
-    assert code(rival.acquire, key, ttl_s) == "held"
+    assert refused(rival.acquire, key, ttl_s) == "held"
 
 
 def test_a_released_grant_is_over(locks: Servers) -> None:
@@ -273,8 +255,8 @@ def test_a_released_grant_is_over(locks: Servers) -> None:
         if isinstance(lock, LeaseCheck):
             assert lock.check(grant)
         lock.release(grant)
-        assert code(lock.release, grant) == "not-holder"
-        assert code(lock.renew, grant) == "not-holder"
+        assert refused(lock.release, grant) == "not-holder"
+        assert refused(lock.renew, grant) == "not-holder"
         if isinstance(lock, LeaseCheck):
             assert not lock.check(grant)
 
@@ -323,7 +305,7 @@ def test_a_lower_token_is_refused_or_its_damage_is_reported(stores: Servers) -> 
             assert stores.target.fence == "checked"
             with pytest.raises(RefusedError, match=r"fenced: token 8 .*\b9\b"):
                 one.write("stale", "old owner", 8)
-            assert code(one.write, "stale", "no token", None) == "fenced"
+            assert refused(one.write, "stale", "no token", None) == "fenced"
             assert one.read("stale") == Stored("new owner", 9)
             assert one.write("stale", "10 is above 9", 10) == Stored("new owner", 9)
             assert one.write("other", "a key has its own fence", 1) is None
@@ -360,9 +342,10 @@ def written(servers: Servers, value: str) -> int:
         return sum(file.read_bytes().count(pack(value, 2)) for file in files)
     if target.name == "postgres":
         return versions_in_postgres(place) - 2
+    from targets._etcd_access import Access
     from targets._etcd_client import EtcdClient
 
-    with closing(EtcdClient([place.endpoint], TIMEOUT_S)) as raw:
+    with closing(EtcdClient(Access([place.endpoint], TIMEOUT_S))) as raw:
         # Three different values were written to this key; each write is one version.
         return int(raw._get(b"vanwinkle/data/lost", TIMEOUT_S).version) - 2
 

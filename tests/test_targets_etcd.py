@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from harness.errors import UsageError
 from harness.target import Grant, RefusedError, Stored, proves_no_effect
+from targets._etcd_access import Access
 from targets.etcd import Etcd
-from tests.support_servers import Servers, until
+from tests.support_servers import Servers, servers_of, until
 
 pytestmark = pytest.mark.real
 Call = Callable[[], object]
@@ -20,11 +20,7 @@ SMALL: dict[str, Any] = {"nodes": 1, "heartbeat_ms": 50, "election_ms": 500}
 
 
 def running(folder: Path, **options: Any) -> Iterator[Servers]:
-    try:
-        servers = Servers(Etcd(**options), folder)
-    except UsageError as missing:
-        pytest.skip(f"etcd: {missing}")
-    with servers:
+    with servers_of(Etcd(**options), folder) as servers:
         servers.start()
         yield servers
 
@@ -56,7 +52,7 @@ def raw(servers: Servers) -> Any:
     """A key-value stub for what no target does."""
     from targets._etcd_client import EtcdClient
 
-    return closing(EtcdClient([place.endpoint for place in servers.cluster.places], 5.0))
+    return closing(EtcdClient(Access([place.endpoint for place in servers.cluster.places], 5.0)))
 
 
 def leases(client: Any) -> list[int]:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from harness import released
-from harness.errors import UsageError
 from harness.target import RefusedError
 from targets import _etcd_auth
+from targets._etcd_gateway import Gateway
 from targets.etcd import Etcd
-from tests.support_servers import Servers
+from tests.support_servers import Servers, servers_of
 
 pytestmark = pytest.mark.real
 SMALL: dict[str, Any] = {"nodes": 1, "heartbeat_ms": 50, "election_ms": 500, "auth": True}
@@ -21,11 +21,7 @@ SMALL: dict[str, Any] = {"nodes": 1, "heartbeat_ms": 50, "election_ms": 500, "au
 
 @pytest.fixture(scope="module")
 def users(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    try:
-        servers = Servers(Etcd(**SMALL), tmp_path_factory.mktemp("users"))
-    except UsageError as missing:
-        pytest.skip(f"etcd: {missing}")
-    with servers:
+    with servers_of(Etcd(**SMALL), tmp_path_factory.mktemp("users")) as servers:
         servers.start()
         yield servers
 
@@ -106,11 +102,7 @@ def test_the_holes_of_3_5_1_are_seen(users: Servers) -> None:
 def test_a_stranger_with_too_wide_a_role_is_caught(tmp_path: Path) -> None:
     """The control: with a permission that he should not have, each of his ways shows it."""
     target = Etcd(**SMALL)
-    try:
-        servers = Servers(target, tmp_path)
-    except UsageError as missing:
-        pytest.skip(f"etcd: {missing}")
-    with servers:
+    with servers_of(target, tmp_path) as servers:
         servers.start()
         place = servers.cluster.places[0]
         with (
@@ -146,7 +138,7 @@ def _grant(place: Any, body: dict[str, Any]) -> dict[str, Any]:
     import json
 
     connection = http.client.HTTPConnection(place.address, place.port, timeout=5)
-    headers = {"Authorization": _etcd_auth.root_token(place) or ""}
+    headers = {"Authorization": _etcd_auth.token(Gateway(), place, _etcd_auth.ROOT) or ""}
     connection.request("POST", "/v3/auth/user/grant", json.dumps(body), headers)
     answer: dict[str, Any] = json.loads(connection.getresponse().read())
     connection.close()

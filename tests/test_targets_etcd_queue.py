@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from harness import released
-from harness.errors import UsageError
 from harness.target import Grant, QueueClient, Queued, RefusedError, Stored
 from targets.etcd import Etcd
-from tests.support_servers import Servers, until
+from tests.support_servers import Servers, servers_of, until
 
 pytestmark = pytest.mark.real
 SMALL: dict[str, Any] = {"nodes": 1, "heartbeat_ms": 50, "election_ms": 500}
@@ -22,11 +21,7 @@ KINDS = ("service", "mutex")
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    try:
-        servers = Servers(Etcd(**SMALL), tmp_path_factory.mktemp("one"))
-    except UsageError as missing:
-        pytest.skip(f"etcd: {missing}")
-    with servers:
+    with servers_of(Etcd(**SMALL), tmp_path_factory.mktemp("one")) as servers:
         servers.start()
         yield servers
 
@@ -130,11 +125,7 @@ def test_etcd_3_4_3_grants_the_lock_to_a_place_whose_lease_ended(tmp_path: Path)
 def test_reads_of_one_member_and_of_a_majority(tmp_path: Path) -> None:
     """A member that is alone answers the one kind at once and the other not at all."""
     small = SMALL | {"nodes": 3, "fsync": False}
-    try:
-        servers = Servers(Etcd(**small), tmp_path)
-    except UsageError as missing:
-        pytest.skip(f"etcd: {missing}")
-    with servers:
+    with servers_of(Etcd(**small), tmp_path) as servers:
         servers.start()
         with closing(Etcd(**small).store(servers.cluster, 1.0)) as agreed:
             agreed.write("k", "v", None)

@@ -11,10 +11,17 @@ from typing import Any
 
 import pytest
 
-from harness.errors import UsageError
 from harness.target import Cluster, Grant, Place, RefusedError, Stored, proves_no_effect
 from targets.hazelcast import Hazelcast, NotConnectedError
-from tests.support_servers import ReplyEater, Servers, fresh_address, until
+from tests.support_servers import (
+    ReplyEater,
+    Servers,
+    fresh_address,
+    refused,
+    servers_of,
+    taken,
+    until,
+)
 
 TTL_S = 2.0
 TIMEOUT_S = 20.0
@@ -25,11 +32,7 @@ START_S = 180.0
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     pytest.importorskip("hazelcast")
     target = Hazelcast()
-    try:
-        servers = Servers(target, tmp_path_factory.mktemp("hazelcast"))
-    except UsageError as missing:
-        pytest.skip(f"hazelcast: {missing}")
-    with servers:
+    with servers_of(target, tmp_path_factory.mktemp("hazelcast")) as servers:
         for name in servers._servers:
             servers._spawn(name)
         until(lambda: target.ready(servers.cluster) is None, "the members are ready", START_S)
@@ -44,27 +47,6 @@ def store_of(servers: Servers, **options: Any) -> Any:
     return closing(Hazelcast(**options).store(servers.cluster, TIMEOUT_S))
 
 
-def code(call: Any, *args: Any) -> str:
-    with pytest.raises(RefusedError) as refusal:
-        call(*args)
-    return refusal.value.code
-
-
-def taken(lock: Any, key: str) -> Grant:
-    """Wait for the lock."""
-    grants: list[Grant] = []
-
-    def taking() -> bool:
-        try:
-            grants.append(lock.acquire(key, TTL_S))
-        except RefusedError:
-            return False
-        return True
-
-    until(taking, f"{key} is granted")
-    return grants[0]
-
-
 @pytest.mark.real
 def test_a_lock_is_held_until_it_is_released_and_fences_grow(running: Servers) -> None:
     tokens: list[int] = []
@@ -72,14 +54,14 @@ def test_a_lock_is_held_until_it_is_released_and_fences_grow(running: Servers) -
         for _ in range(3):
             grant = first.acquire("held", 30.0)
             assert grant.ttl_s == TTL_S  # whatever was asked for
-            assert code(second.acquire, "held", TTL_S) == "held"
+            assert refused(second.acquire, "held", TTL_S) == "held"
             assert first.check(grant)
             second.renew(grant)  # another client of the same worker, as its renewal thread is
             second.release(second.acquire("other", TTL_S))
             first.release(grant)
             assert not first.check(grant)
             for call in (first.renew, first.release):
-                assert code(call, grant) == "not-holder"
+                assert refused(call, grant) == "not-holder"
             tokens.append(grant.token)
     assert tokens == sorted(set(tokens))
 
@@ -92,7 +74,7 @@ def test_renewals_keep_a_lock_and_nothing_else_does(running: Servers) -> None:
 
         def gone() -> bool:
             holder.renew(kept)
-            assert code(rival.acquire, "kept", TTL_S) == "held"
+            assert refused(rival.acquire, "kept", TTL_S) == "held"
             try:
                 newer.append(rival.acquire("left", TTL_S))
             except RefusedError:
@@ -102,7 +84,7 @@ def test_renewals_keep_a_lock_and_nothing_else_does(running: Servers) -> None:
         until(gone, "a session without heartbeats ends")
         assert newer[0].token > left.token
         for call in (holder.renew, holder.release):
-            assert code(call, left) == "not-holder"
+            assert refused(call, left) == "not-holder"
         holder.release(kept)
 
 
@@ -120,11 +102,11 @@ def test_a_stale_owner_is_refused_by_the_fence_and_by_nothing_else(
         old = first.acquire(key, TTL_S)
         assert store.read(key) is None
         assert store.write(key, "old-1", old.token) is None
-        new = taken(second, key)
+        new = taken(second, key, TTL_S)
         assert store.write(key, "new-1", new.token) == Stored("old-1", old.token)
         if fenced:
-            assert code(store.write, key, "old-2", old.token) == "fenced"
-            assert code(store.write, key, "no token", None) == "fenced"
+            assert refused(store.write, key, "old-2", old.token) == "fenced"
+            assert refused(store.write, key, "no token", None) == "fenced"
             assert store.read(key) == Stored("new-1", new.token)
         else:
             assert store.write(key, "old-2", old.token) == Stored("new-1", new.token)

@@ -13,15 +13,11 @@ from harness.errors import UsageError
 from harness.target import Cluster, Grant, Place, RefusedError, Stored, proves_no_effect
 from targets.nats import ConflictError, Nats, NotAskedError
 from tests.support_faults import faulted
-from tests.support_servers import Servers, fresh_address, in_time, until
+from tests.support_servers import Servers, fresh_address, in_time, servers_of, until
 
 
 def started(folder: Path, nodes: int) -> Iterator[Servers]:
-    try:
-        servers = Servers(Nats(nodes=nodes), folder)
-    except UsageError as missing:
-        pytest.skip(f"nats: {missing}")
-    with servers:
+    with servers_of(Nats(nodes=nodes), folder) as servers:
         servers.start()
         yield servers
 
@@ -95,7 +91,7 @@ def test_tokens_grow_across_the_death_of_the_leader_and_need_a_majority(three: S
         leader = target.leader(three.cluster)
         three.kill(leader)
         until(lambda: target.leader(three.cluster) not in (None, leader), "another leads")
-        second = taken(lock, "k")
+        second = in_time(lambda: lock.acquire("k", 30.0))
         assert second.token is not None
         assert second.token > first.token
         three.kill(target.leader(three.cluster))
@@ -103,23 +99,6 @@ def test_tokens_grow_across_the_death_of_the_leader_and_need_a_majority(three: S
         with pytest.raises(Exception, match=r".") as alone:
             lock.acquire("other", 30.0)
         assert not isinstance(alone.value, RefusedError)
-
-
-def taken(lock: Any, key: str) -> Grant:
-    """Ask until there is an answer: the first ones after an election may be none."""
-    grants: list[Grant] = []
-
-    def answered() -> bool:
-        try:
-            grants.append(lock.acquire(key, 30.0))
-        except RefusedError:
-            raise
-        except Exception:  # noqa: BLE001 - whatever an election looks like to a client
-            return False
-        return True
-
-    until(answered, f"{key} is granted")
-    return grants[0]
 
 
 # -------------------------------------------------------------------------------- the store

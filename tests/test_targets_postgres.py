@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 
-from harness.errors import UsageError
 from harness.target import Grant, RefusedError, Stored, proves_no_effect
 from targets import _postgres_server as starter
 from targets._postgres_session import NotConnectedError, Session, SessionLostError, SqlError
 from targets.postgres import Postgres
-from tests.support_servers import Servers, in_time, until
+from tests.support_servers import Servers, in_time, servers_of, until
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +32,7 @@ def own(tmp_path: Path) -> Iterator[Servers]:
 
 
 def started(folder: Path) -> Iterator[Servers]:
-    try:
-        servers = Servers(Postgres(), folder)
-    except UsageError as missing:
-        pytest.skip(f"postgres: {missing}")
-    with servers:
+    with servers_of(Postgres(), folder) as servers:
         servers.start()
         yield servers
 

@@ -10,23 +10,18 @@ from typing import Any
 
 import pytest
 
-from harness.errors import UsageError
 from harness.target import Grant, RefusedError, proves_no_effect
 from targets._valkey_server import connect, lock_key
 from targets.redlock import NoMajorityError, Redlock, UndecidedError
 from tests.support_clocks import needs_clocks
 from tests.support_faults import faulted
-from tests.support_servers import Servers
+from tests.support_servers import Servers, servers_of
 
 SLOW_MS = 500  # for one server, in tests that freeze none
 
 
 def started(folder: Path, **options: Any) -> Iterator[Servers]:
-    try:
-        servers = Servers(Redlock(**options), folder)
-    except UsageError as missing:
-        pytest.skip(f"redlock: {missing}")
-    with servers:
+    with servers_of(Redlock(**options), folder) as servers:
         servers.start()
         yield servers
 

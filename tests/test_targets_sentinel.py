@@ -9,22 +9,17 @@ from typing import Any
 
 import pytest
 
-from harness.errors import UsageError
 from harness.target import Cluster, Place, RefusedError, proves_no_effect
 from targets import _sentinel_server as starter
 from targets._valkey_server import connect
 from targets.sentinel import Sentinel
 from tests.support_faults import faulted
-from tests.support_servers import Servers, fresh_address, until
+from tests.support_servers import Servers, fresh_address, servers_of, until
 
 
 @pytest.fixture
 def five(tmp_path: Path) -> Iterator[Servers]:
-    try:
-        servers = Servers(Sentinel(), tmp_path)
-    except UsageError as missing:
-        pytest.skip(f"sentinel: {missing}")
-    with servers:
+    with servers_of(Sentinel(), tmp_path) as servers:
         servers.start()
         yield servers
 

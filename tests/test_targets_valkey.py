@@ -7,21 +7,16 @@ from typing import Any
 
 import pytest
 
-from harness.errors import UsageError
 from harness.target import Grant, RefusedError, Stored, proves_no_effect
 from targets.valkey import Valkey
-from tests.support_servers import Servers, in_time, until
+from tests.support_servers import Servers, in_time, servers_of, until
 
 pytestmark = pytest.mark.real
 
 
 @pytest.fixture
 def fenced(tmp_path: Path) -> Iterator[Servers]:
-    try:
-        servers = Servers(Valkey(fenced=True), tmp_path)
-    except UsageError as missing:
-        pytest.skip(f"valkey: {missing}")
-    with servers:
+    with servers_of(Valkey(fenced=True), tmp_path) as servers:
         servers.start()
         yield servers
 

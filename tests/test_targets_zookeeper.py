@@ -9,11 +9,18 @@ from typing import Any
 
 import pytest
 
-from harness.errors import UsageError
 from harness.target import Cluster, Grant, RefusedError, Stored, proves_no_effect
 from targets import _zookeeper_server as starter
 from targets.zookeeper import NotConnectedError, ZooKeeper
-from tests.support_servers import ReplyEater, Servers, fresh_address, until
+from tests.support_servers import (
+    ReplyEater,
+    Servers,
+    fresh_address,
+    refused,
+    servers_of,
+    taken,
+    until,
+)
 
 QUICK = {"nodes": 1, "fsync": False}
 TIMEOUT_S = 10.0
@@ -42,11 +49,7 @@ def error_of(call: Callable[[], object]) -> Exception | None:
 
 def started(folder: Path) -> Iterator[Servers]:
     pytest.importorskip("kazoo")
-    try:
-        servers = Servers(ZooKeeper(**QUICK), folder)
-    except UsageError as missing:
-        pytest.skip(f"zookeeper: {missing}")
-    with servers:
+    with servers_of(ZooKeeper(**QUICK), folder) as servers:
         servers.start()
         yield servers
 
@@ -57,27 +60,6 @@ def lock_of(servers: Servers, **options: Any) -> Any:
 
 def store_of(servers: Servers, **options: Any) -> Any:
     return closing(ZooKeeper(**options).store(servers.cluster, TIMEOUT_S))
-
-
-def code(call: Any, *args: Any) -> str:
-    with pytest.raises(RefusedError) as refusal:
-        call(*args)
-    return refusal.value.code
-
-
-def taken(lock: Any, key: str, ttl_s: float) -> Grant:
-    """Wait for the lock."""
-    grants: list[Grant] = []
-
-    def taking() -> bool:
-        try:
-            grants.append(lock.acquire(key, ttl_s))
-        except RefusedError:
-            return False
-        return True
-
-    until(taking, f"{key} is granted")
-    return grants[0]
 
 
 def close_session(grant: Grant, servers: Servers) -> None:
@@ -101,7 +83,7 @@ def test_a_lock_is_held_until_it_is_released_and_tokens_grow(running: Servers) -
         for _ in range(3):
             grant = first.acquire("held", 5.0)
             tokens.append(grant.token)
-            assert code(second.acquire, "held", 5.0) == "held"
+            assert refused(second.acquire, "held", 5.0) == "held"
             assert first.check(grant)
             assert first.believes(grant)
             second.renew(grant)  # another client of the same worker, as its renewal thread is
@@ -112,7 +94,7 @@ def test_a_lock_is_held_until_it_is_released_and_tokens_grow(running: Servers) -
             assert not first.believes(grant)
             assert not first.check(grant)
             for call in (first.renew, first.release):
-                assert code(call, grant) == "not-holder"
+                assert refused(call, grant) == "not-holder"
     assert tokens == sorted(set(tokens))
 
 
@@ -121,7 +103,7 @@ def test_a_waiter_leaves_no_node_in_the_queue(running: Servers) -> None:
     with lock_of(running) as holder, lock_of(running) as waiter:
         grant = holder.acquire("queue", 5.0)
         for _ in range(3):
-            assert code(waiter.acquire, "queue", 5.0) == "held"
+            assert refused(waiter.acquire, "queue", 5.0) == "held"
         names = grant.handle.session.ask("get_children", "/vanwinkle/lock/queue")
         assert names == [grant.handle.path.rpartition("/")[2]]
 
@@ -142,16 +124,16 @@ def test_a_lost_session_gives_the_lock_away_and_the_fence_decides(
         close_session(old, running)
         new = taken(second, key, 5.0)
         assert new.token > old.token
-        assert code(first.renew, old) == "not-holder"
+        assert refused(first.renew, old) == "not-holder"
         until(lambda: not first.believes(old), "the library hears of it")
         store.write(key, "new-1", new.token)
         if fence == "none":
             store.write(key, "old-2", old.token)
             assert store.read(key) == Stored("old-2", old.token)
         else:
-            refused = {"checked": "fenced", "guarded": "not-holder"}[fence]
-            assert code(store.write, key, "old-2", old.token) == refused
-            assert code(store.write, key, "no token", None) == refused
+            word = {"checked": "fenced", "guarded": "not-holder"}[fence]
+            assert refused(store.write, key, "old-2", old.token) == word
+            assert refused(store.write, key, "no token", None) == word
             assert store.read(key) == Stored("new-1", new.token)
 
 
@@ -177,10 +159,10 @@ def test_a_guarded_write_needs_the_lock_of_its_own_key(running: Servers) -> None
         mine, other = lock.acquire("mine", 5.0), lock.acquire("yours", 5.0)
         store.write("mine", "v", mine.token)
         for token in (other.token, mine.token + 1, 0, -1, None):
-            assert code(store.write, "mine", "forged", token) == "not-holder"
+            assert refused(store.write, "mine", "forged", token) == "not-holder"
         assert store.read("mine") == Stored("v", mine.token)
         lock.release(mine)
-        assert code(store.write, "mine", "late", mine.token) == "not-holder"
+        assert refused(store.write, "mine", "late", mine.token) == "not-holder"
 
 
 @pytest.mark.real
@@ -197,7 +179,7 @@ def test_a_checked_write_tells_what_it_overwrote(running: Servers) -> None:
     with store_of(running, fence="checked") as store, store_of(running, fence="checked") as other:
         assert store.write("checked", "one", 9) is None
         assert other.write("checked", "two", 10) == Stored("one", 9)
-        assert code(store.write, "checked", "three", 9) == "fenced"
+        assert refused(store.write, "checked", "three", 9) == "fenced"
 
 
 @pytest.mark.real

@@ -8,16 +8,22 @@ import msgspec
 from harness.commands.run import finding_after, random_seed, report_path
 from harness.errors import WinkleError
 from harness.results import Results
+from harness.runfile import Flags
 from harness.spec import RunSpec
 from harness.suite import Row, carry_out, exit_code, locate, read_suite
-from harness.terminal import err, out, paint, printable, table
+from harness.terminal import err, out, paint, printable, table, wrapped
 
-_HEADER = ("run", "verdict", "expected", "as expected", "first finding after", "report")
+# The last two columns are the widest; with these the table fits into 80 columns.
+_HEADER = ("run", "verdict", "expected", "after", "found")
+_NAME_COLUMNS, _FOUND_COLUMNS = 27, 23
 
 
-def suite(name: str, *, folder: Path, as_json: bool, quiet: bool) -> int:
-    """Run a suite by name or path; return the exit code.  Raises UsageError."""
-    planned = read_suite(locate(name), default_seed=random_seed())
+def suite(name: str, given: Flags, *, folder: Path, as_json: bool, quiet: bool) -> int:
+    """Run a suite by name or path; return the exit code.  `given` overrides each of its runs.
+
+    Raises UsageError.
+    """
+    planned = read_suite(locate(name), flags=given, default_seed=random_seed())
     rows: list[Row] = []
 
     def run(spec: RunSpec) -> tuple[int, Path | None, Results | None, str]:
@@ -63,12 +69,11 @@ def _judgement(row: Row) -> str:
 def _print(rows: list[Row], planned: int) -> None:
     cells = [
         (
-            printable(row.planned.name),
+            wrapped(printable(row.planned.name), _NAME_COLUMNS),
             row.verdict,
-            row.planned.expect,
             "yes" if row.as_expected else "NO",
             finding_after(row.first_finding_s),
-            report_path(row.folder),
+            wrapped(", ".join(row.found), _FOUND_COLUMNS) or "-",
         )
         for row in rows
     ]
@@ -76,6 +81,8 @@ def _print(rows: list[Row], planned: int) -> None:
     out(paint(header, "bold"))
     for row, line in zip(rows, lines, strict=True):
         out(line if row.as_expected else paint(line, "red"))
+    for row in rows:
+        out(report_path(row.folder))
     for row in rows:
         if not row.as_expected:
             out(f"{printable(row.planned.name)}: {printable(row.why_not)}")
@@ -90,6 +97,7 @@ def _record(row: Row) -> dict[str, Any]:
         "expected": row.planned.expect,
         "as_expected": row.as_expected,
         "why_not": row.why_not,
+        "anomalies": list(row.found),
         "first_finding_s": row.first_finding_s,
         "seed": row.planned.spec.seed,
         "exit_code": row.exit_code,

@@ -7,7 +7,6 @@ again.  Late is safe; early would give the lock away under a holder that was pro
 Run as `python -P -m targets.atlasmart.lockd ADDRESS PORT DATA`.
 """
 
-import asyncio
 import sys
 import time
 from collections.abc import Callable
@@ -93,7 +92,7 @@ class Locks:
 def main(address: str, port: str, data: str) -> None:
     """Serve until killed."""
     locks = Locks(Path(data) / JOURNAL, time.monotonic)
-    asyncio.run(serve(address, int(port), Acquire | Renew | Release | Check, locks.handle))
+    serve(address, int(port), Acquire | Renew | Release | Check, locks.handle)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ alone, so after a restart it obeys whoever comes first.
 Run as `python -P -m targets.atlasmart.stored ADDRESS PORT DATA none|checked PERSIST`.
 """
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import Any
@@ -71,7 +70,7 @@ def main(address: str, port: str, data: str, fence: str, persist: str) -> None:
     registers = Registers(
         Path(data) / JOURNAL, checked=fence == "checked", remembers=persist == "value-and-fence"
     )
-    asyncio.run(serve(address, int(port), Read | Write, registers.handle))
+    serve(address, int(port), Read | Write, registers.handle)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
     python bench/containers.py [--windows N]
 
 Needs an engine, with the image built.  Faults are measured as `bench/faults.py` does it, ten
-windows each if not said; a restart is that of a store on its data, until it answers.
+windows each if not said; a restart is that of a store on its data, until it answers: of our own,
+which is a Python program, and of Valkey.
 """
 
 import asyncio
@@ -49,12 +50,18 @@ def faults(count: int) -> Iterator[Row]:
     """Each kind that a holder carries out."""
     lie = "at=500ms,clock=both,jump=1h"
     for fault, own_s in (
-        ("pause:who=worker:1,at=500ms", 0.05),
+        ("pause:who=worker:1,at=500ms", 0.2),
+        ("pause:who=worker:1,at=500ms,by=sigstop", 0.05),
         ("partition:who=worker:1,at=500ms", 0.2),
         (f"clock:who=worker:1,{lie}", 0.1),
+        ("link:who=worker:1,at=500ms,delay=5ms", 0.4),
         ("kill:who=store,at=500ms", 1.0),
     ):
         yield from recorded(fault, count, own_s, backend="docker", **PAIR)
+    valkey = PAIR | {"store": "valkey"}
+    yield from recorded("kill:who=store,at=500ms", count, 1.0, backend="docker", **valkey)
+    lost = {"length": "300ms", "op_timeout": "50ms"}
+    yield from recorded("message:who=w1,at=500ms", count, 0.3, backend="docker", **lost, **PAIR)
 
 
 def main() -> None:

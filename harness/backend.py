@@ -6,7 +6,7 @@ namespaces, containers and hosts is in here; nothing else knows where a run live
 """
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast, runtime_checkable
@@ -89,6 +89,23 @@ class Watchful(Protocol):
 
     def watch(self, report: Callable[[str], None]) -> None:
         """From now on, report it in the event loop that runs now."""
+        ...
+
+
+@runtime_checkable
+class Factual(Protocol):
+    """Ability of a lab: know what must be recorded of what runs there.
+
+    `attached` names the servers that somebody else brought up.
+    """
+
+    @property
+    def attached(self) -> Collection[str]:
+        """No program of this machine says anything about them."""
+        ...
+
+    def facts(self) -> Mapping[str, str]:
+        """Return it by name.  Raises HarnessError."""
         ...
 
 

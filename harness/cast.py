@@ -30,7 +30,8 @@ class Cast:
     """The targets, and the nodes by name; `workers` want the lock, `readers` only read.
 
     `who` is whom a fault means; the lease is in seconds; `machine` is the kind of processor that
-    everything runs on, as the kernel calls it, None when it is not known.
+    everything runs on, as the kernel calls it, None when it is not known.  `backend` is where the
+    run lives; the servers that are `attached` are not started by us: a compose file brings them up.
     """
 
     lock: Target
@@ -42,6 +43,8 @@ class Cast:
     who: str = "holder"
     ttl_s: float = 2.0
     machine: str | None = None
+    backend: str = "local"
+    attached: Sequence[str] = ()
 
     @property
     def clients(self) -> list[str]:
@@ -52,6 +55,11 @@ class Cast:
     def servers(self) -> list[str]:
         """All servers, each once."""
         return list(dict.fromkeys([*self.lock_servers, *self.store_servers]))
+
+    @property
+    def may_be_hit(self) -> set[str]:
+        """All nodes that `who` may turn out to be."""
+        return {name for names in self.meant for name in names}
 
     @property
     def meant(self) -> list[Names]:

@@ -109,6 +109,8 @@ def suite(
     name: Annotated[
         str, typer.Argument(metavar="NAME|FILE", help="A shipped suite, or a suite file.")
     ] = "quick",
+    backend: flags.Backend = None,
+    inventory: flags.Inventory = None,
     folder: flags.Out = Path("runs"),
     as_json: flags.Json = False,
     quiet: flags.Quiet = False,
@@ -116,7 +118,8 @@ def suite(
     """Run many runs, and compare each with what is expected of it."""
     from harness.commands import suite as command
 
-    return command.suite(name, folder=folder, as_json=as_json, quiet=quiet)
+    given = flags.values({"backend": backend, "inventory": inventory, "fault": None})
+    return command.suite(name, given, folder=folder, as_json=as_json, quiet=quiet)
 
 
 @app.command()

@@ -25,13 +25,19 @@ def command(server: Server, cluster: Cluster) -> tuple[list[str], dict[str, str]
     """
     place = cluster[server.name]
     peers = {other.name: other.address for other in cluster.places}
-    known = {"address": place.address, "data": place.data, "name": place.name, "peer": peers}
+    known = {
+        "address": place.address,
+        "data": place.data,
+        "secrets": place.secrets,
+        "name": place.name,
+        "peer": peers,
+    }
     try:
         argv = [part.format(**known) for part in server.argv]
         return argv, {key: text.format(**known) for key, text in server.env.items()}
     except (KeyError, IndexError) as error:
         raise ValueError(
-            f"no placeholder {error} (there are address, data, name, peer[NAME])"
+            f"no placeholder {error} (there are address, data, secrets, name, peer[NAME])"
         ) from error
 
 

@@ -45,3 +45,10 @@ class MalformedHistoryError(WinkleError):
         super().__init__(f"line {line}: {reason}")
         self.line = line
         self.reason = reason
+
+
+class HostLostError(HarnessError, OSError):
+    """A host did not answer within its deadline, or its connection ended.
+
+    An OSError for whoever just wanted something started there, and the end of a run that needs it.
+    """

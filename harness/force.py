@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from harness.fault import Fault
-from harness.node import Node, Pausable
+from harness.node import Node, Pausable, look_afresh
 from harness.site import Site
 from harness.trap import Traps
 from harness.window import Proof
@@ -106,6 +106,7 @@ class Force:
                 if self._traps.claimed[node.name] > 0:
                     break
                 node.resume(_WAKER)
+                await look_afresh([node])  # on another machine an order takes its time
                 await asyncio.sleep(_LOOK_S)
 
     @asynccontextmanager

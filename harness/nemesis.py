@@ -13,7 +13,7 @@ from typing import Any
 
 from harness.clock import Clock
 from harness.controller import Controller
-from harness.errors import HarnessError
+from harness.errors import HarnessError, HostLostError
 from harness.fault import Fault
 from harness.force import Force
 from harness.ledger import Ledger
@@ -202,6 +202,8 @@ class Nemesis:
             begun.on_ns = self._seen_ns(begun.on)
             await self._last(fault, spec, begun)
             still = await self.force.look(fault, begun.nodes)
+        except HostLostError as error:
+            still = Proof(holds=None, text=str(error).partition("\n")[0])
         finally:
             heal_ns = self._clock.now_ns()
             off = await self._undo(fault, spec, begun)

@@ -6,19 +6,25 @@ and calls setsid, and must still be stopped whole.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-import msgspec
+from harness.process import ProcessId
 
-
-class ProcessId(msgspec.Struct, frozen=True):
-    """A process by pid and start time (clock ticks since boot), never mistaken for a later one."""
-
-    pid: int
-    start: int
+__all__ = [
+    "Distant",
+    "Freezable",
+    "Killable",
+    "Node",
+    "Pausable",
+    "ProcessId",
+    "Spawned",
+    "Threads",
+    "look_afresh",
+    "on_this_machine",
+]
 
 
 @dataclass(frozen=True)
@@ -98,11 +104,14 @@ class Pausable(Protocol):
         ...
 
     def stop(self, owner: str) -> None:
-        """Order every process to stop (SIGSTOP); asynchronous, so look before you believe."""
+        """Order every process to stop; asynchronous, so look before you believe.
+
+        By SIGSTOP, or all at once by a freezer where the node has one (`Freezable`).
+        """
         ...
 
     def resume(self, owner: str) -> None:
-        """Order every process to go on (SIGCONT), unless another owner still stops the node.
+        """Order every process to go on, unless another owner still stops the node.
 
         An owner that never stopped it may ask as well.
         """
@@ -118,9 +127,49 @@ class Pausable(Protocol):
 
 
 @runtime_checkable
+class Freezable(Protocol):
+    """Ability of a node: `stop` freezes all that runs there at once; signals are the other way."""
+
+    def stop_by_signal(self, owner: str) -> None:
+        """Order every process to stop by SIGSTOP instead; `resume` ends either.
+
+        What several owners want in different ways stays until the last of them lets it go.
+        """
+        ...
+
+
+@runtime_checkable
 class Killable(Protocol):
     """Ability of a node: end everything that runs there."""
 
     def kill(self, *, kindly: bool = False) -> None:
         """Order every process to end (SIGKILL; `kindly`: SIGTERM); asynchronous, as a stop is."""
         ...
+
+
+@runtime_checkable
+class Distant(Protocol):
+    """Ability of a node: it lives on another machine, and what is seen there takes a while to come.
+
+    Looks that nobody waited for with `look_afresh` wait themselves, and hold the whole run.
+    """
+
+    async def look(self) -> None:
+        """Look now, after all orders that were given; the next looks return what was seen.
+
+        Raises OSError.
+        """
+        ...
+
+
+async def look_afresh(nodes: Iterable[object]) -> None:
+    """Look at those nodes that are distant, all at once: to be awaited before any look at them.
+
+    Raises OSError.
+    """
+    await asyncio.gather(*(node.look() for node in nodes if isinstance(node, Distant)))
+
+
+def on_this_machine(nodes: Iterable[Node]) -> list[ProcessId]:
+    """Return the processes of the nodes as far as they can be undone from this machine."""
+    return [p for node in nodes if not isinstance(node, Distant) for p in node.processes()]

@@ -9,7 +9,7 @@ import os
 import signal
 from pathlib import Path
 
-from harness.node import ProcessId
+from harness.process import ProcessId
 
 STOPPED = "T"
 _SIGSTOP_BIT = 1 << (signal.SIGSTOP - 1)
@@ -92,14 +92,14 @@ def thread_states(pid: int) -> dict[int, str]:
     return states
 
 
-def frozen_threads(pid: int) -> list[bool]:
-    """Return of each thread of a process whether it looks frozen; empty when it is gone.
+def still_threads(pid: int) -> list[bool]:
+    """Return of each thread of a process whether it is stopped or looks frozen; empty when gone.
 
     The freezer of control groups shows frozen threads in state D (version 1), or as waiting in
     `do_freezer_trap` (version 2).  A thread that waits for a disk is in state D as well.
     """
     return [
-        state == "D" or read(f"/proc/{pid}/task/{thread}/wchan") == b"do_freezer_trap"
+        state in ("D", STOPPED) or read(f"/proc/{pid}/task/{thread}/wchan") == b"do_freezer_trap"
         for thread, state in thread_states(pid).items()
     ]
 

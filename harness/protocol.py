@@ -23,7 +23,8 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="he
     """First line to a worker: what to connect to.
 
     `lock` and `store` name targets as in the run file; `servers` gives each server's
-    `name`, `address`, `port` and `role` under the part (`lock`, `store`) that it belongs to.
+    `name`, `address`, `port` and `role` under the part (`lock`, `store`) that it belongs to, and
+    `secrets` what a target that has some needs to connect: texts by name, likewise.
     """
 
     protocol: int = VERSION
@@ -31,6 +32,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="he
     lock: Mapping[str, Any]
     store: Mapping[str, Any]
     servers: Mapping[str, list[Mapping[str, Any]]]
+    secrets: Mapping[str, Mapping[str, str]] = {}
     ttl_s: float
     op_timeout_s: float
 

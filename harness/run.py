@@ -17,13 +17,15 @@ import platform
 import signal
 import sys
 import traceback
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
 from harness import adversary, assemble
 from harness._version import __version__
-from harness.backend import Watchful, backend
+from harness.backend import Factual, Watchful, backend
 from harness.bounded import call
+from harness.cast import Cast
 from harness.clock import MonotonicClock
 from harness.controller import Controller
 from harness.errors import HarnessError, WinkleError
@@ -130,9 +132,22 @@ class Run:
             ]
         )
         self._site = self._make_site()
-        for fault in self._faults:
-            if reason := fault.available(self._site):
+        for fault, asked in zip(self._faults, spec.faults, strict=True):
+            if reason := fault.available(replace(self._site, meant=self._may_hit(asked.who))):
                 raise HarnessError(f"{fault.name} cannot work here: {reason}")
+
+    def _may_hit(self, who: str) -> set[str]:
+        """Return the nodes that `who` of a fault may turn out to be."""
+        names, workers = self._parts.names(), self.spec.worker_names()
+        return Cast(
+            lock=self._parts.lock,
+            store=self._parts.store,
+            lock_servers=names["lock"],
+            store_servers=names["store"],
+            workers=[name for name in workers if name.startswith("w")],
+            readers=[name for name in workers if name.startswith("r")],
+            who=who,
+        ).may_be_hit
 
     def _make_site(self) -> Site:
         """Gather what faults may touch."""
@@ -214,6 +229,7 @@ class Run:
             lock={"name": spec.lock.name, "options": both or dict(spec.lock.options)},
             store={"name": spec.store.name, "options": both or dict(spec.store.options)},
             servers=self._proxies.addresses(name, servers) if self._proxies else servers,
+            secrets=self._servers.secrets,
             ttl_s=spec.ttl_s,
             op_timeout_s=spec.op_timeout_s,
         )
@@ -314,11 +330,13 @@ class Run:
         """Record what runs: versions, kernel, Python; `run.yaml` then repeats the run."""
         from harness.runfile import to_yaml
 
+        lab = self._lab if isinstance(self._lab, Factual) else None
         facts = {
             "vanwinkle": __version__,
             "python": platform.python_version(),
             "kernel": f"{platform.system()} {platform.release()} {platform.machine()}",
-            **self._parts.versions(),
+            **self._parts.versions(frozenset(lab.attached if lab else ())),
+            **(lab.facts() if lab else {}),
         }
         _, recorded = self.folder.spec()
         servers = {part: list(names) for part, names in self._parts.names().items()}

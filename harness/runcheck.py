@@ -65,8 +65,9 @@ class Crowd:
     lock_servers: Sequence[str] | None = None
     store_servers: Sequence[str] | None = None
     names: Sequence[str] = field(default_factory=tuple)
+    attached: Sequence[str] = ()
 
-    def cast(self, who: str, store: Any, ttl_s: float, machine: str | None) -> Cast | None:
+    def cast(self, who: str, store: Any, draft: Draft) -> Cast | None:
         """Return who takes part, for a fault that means `who`; None while any of it is wrong."""
         known = (self.workers, self.readers, self.lock_servers, self.store_servers)
         if None in known or self.lock is None or store is None:
@@ -80,8 +81,10 @@ class Crowd:
             workers=[f"w{n + 1}" for n in range(workers or 0)],
             readers=[f"r{n + 1}" for n in range(readers or 0)],
             who=who,
-            ttl_s=ttl_s,
-            machine=machine,
+            ttl_s=draft.ttl,
+            machine=None if draft.backend == "ssh" else platform.machine(),
+            backend=draft.backend if draft.compose is None else "docker",
+            attached=self.attached,
         )
 
 
@@ -92,21 +95,19 @@ def check(draft: Draft, faults: Sequence[Entry], wrong: frozenset[str]) -> list[
     """
     mistakes = _backend(draft) if "backend" not in wrong else []
     lock, store = _targets(draft, mistakes)
-    attached = draft.compose is not None
-    lock_servers, store_servers = _server_names(lock, store, mistakes, attached=attached)
+    lock_servers, store_servers = _server_names(lock, store, mistakes, draft)
+    names = tuple(dict.fromkeys([*(lock_servers or ()), *(store_servers or ())]))
     crowd = Crowd(
         None if "workers" in wrong else draft.workers,
         None if "readers" in wrong else draft.readers,
         lock,
         lock_servers,
         store_servers,
-        tuple(dict.fromkeys([*(lock_servers or ()), *(store_servers or ())])),
+        names,
+        _attached(draft, names),
     )
     if "workload" not in wrong:
         _workload(draft.workload, lock, store, mistakes)
-    # The servers of a user's own compose file are not known before it is read.
-    told = "ttl" not in wrong and draft.compose is None
-    machine = None if draft.backend == "ssh" else platform.machine()
     for entry in faults:
         fault = entry.fault
         made, found = _fault_kind(fault)
@@ -116,8 +117,8 @@ def check(draft: Draft, faults: Sequence[Entry], wrong: frozenset[str]) -> list[
                 found += _fault_start(fault, draft)
         if complaint := who_complaint(fault.who, crowd):
             found.append(Mistake(("who",), complaint))
-        elif told and not found and isinstance(made, ChoosyFault):
-            cast = crowd.cast(fault.who, store, draft.ttl, machine)
+        elif "ttl" not in wrong and not found and isinstance(made, ChoosyFault):
+            cast = crowd.cast(fault.who, store, draft)
             if cast is not None and (mistake := made.impossible(cast)):
                 found.append(mistake)
         mistakes += [mistake.under("faults", entry.position) for mistake in found]
@@ -140,6 +141,16 @@ def _backend(draft: Draft) -> list[Mistake]:
     if draft.compose is None and draft.servers != "*":
         found.append(Mistake(("servers",), "found a pattern, but no compose file to look in"))
     return found
+
+
+def _attached(draft: Draft, names: Sequence[str]) -> Sequence[str]:
+    """Return the servers that a compose file brings up, as far as it can be read here."""
+    if draft.compose is None:
+        return ()
+    from harness.docker.compose import services
+
+    brought_up = services(Path(draft.compose), draft.servers)
+    return [name for name in names if name in brought_up]
 
 
 def _hosts(inventory: str) -> str:
@@ -218,17 +229,19 @@ def _server_complaint(server: Server, *, attached: bool) -> str | None:
     if not isinstance(server.port, int) or not 1 <= server.port <= 65535:
         return f"server {server.name}: found the port {show(server.port)}; allowed: 1 to 65535"
     words = list(server.argv) if not isinstance(server.argv, str) else [None]
-    if not (words or attached) or not all(isinstance(word, str) for word in words):
+    if not words and not attached:
+        return f"server {server.name}: found argv []; allowed: a command, or a compose file"
+    if not all(isinstance(word, str) for word in words):
         return f"server {server.name}: found argv {show(server.argv)}; allowed: a list of texts"
     return None
 
 
 def _server_names(
-    lock: Any | None, store: Any | None, mistakes: list[Mistake], *, attached: bool
+    lock: Any | None, store: Any | None, mistakes: list[Mistake], draft: Draft
 ) -> tuple[Sequence[str] | None, Sequence[str] | None]:
     """Return the servers of lock and store by name; None for what cannot be known."""
-    ours = _servers("lock", lock, mistakes, attached=attached)
-    theirs = None if store is lock else _servers("store", store, mistakes, attached=attached)
+    ours = _servers("lock", lock, mistakes, draft)
+    theirs = None if store is lock else _servers("store", store, mistakes, draft)
     if ours is not None and (theirs is not None or store is lock):
         names = by_part(ours, theirs)
         return names["lock"], names["store"]
@@ -237,7 +250,7 @@ def _server_names(
 
 
 def _servers(
-    part: Part, target: Any | None, mistakes: list[Mistake], *, attached: bool
+    part: Part, target: Any | None, mistakes: list[Mistake], draft: Draft
 ) -> list[Server] | None:
     if target is None:
         return None
@@ -252,8 +265,12 @@ def _servers(
             text = f"{target.name} is no target: servers() returned {type(server).__name__}"
             mistakes.append(Mistake((part,), f"{text}, it must return Server records"))
             return None
-        if complaint := _server_complaint(server, attached=attached):
+        if complaint := _server_complaint(server, attached=draft.compose is not None):
             mistakes.append(Mistake((part,), f"{target.name}: {complaint}"))
+            return None
+        if server.image is not None and draft.backend != "docker" and draft.compose is None:
+            text = f"found {show(server.image)}; allowed with backend: docker"
+            mistakes.append(Mistake((part, "options", "image"), text))
             return None
     return found
 

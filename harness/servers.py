@@ -18,9 +18,21 @@ from harness.cast import by_part
 from harness.cluster import command, places, records_of
 from harness.errors import TargetError
 from harness.folder import RunFolder
-from harness.target import Answers, Cluster, Place, Ready, Server, Target, Versioned
+from harness.site import SecretFolder
+from harness.target import (
+    Answers,
+    Cluster,
+    Place,
+    Ready,
+    Secretive,
+    Secrets,
+    Server,
+    Target,
+    Versioned,
+)
 from harness.text import tail
 
+PARTS = ("lock", "store")
 START_S = 90.0  # three JVMs on a busy machine need a minute
 CALL_S = 30.0
 _REACH_S = 1.0
@@ -59,9 +71,14 @@ class Parts:
         one = self.lock is self.store
         return by_part(self.lock.servers(), None if one else self.store.servers())
 
-    def versions(self) -> dict[str, str]:
-        """What each target says of its version."""
-        return {t.name: t.version() for t in self.targets if isinstance(t, Versioned)}
+    def versions(self, attached: frozenset[str] = frozenset()) -> dict[str, str]:
+        """What each target says of its version, unless all its servers are somebody else's."""
+        said = {}
+        for target in self.targets:
+            names = {server.name for server in target.servers()}
+            if isinstance(target, Versioned) and not (names and names <= attached):
+                said[target.name] = target.version()
+        return said
 
 
 class Servers:
@@ -82,6 +99,7 @@ class Servers:
             for server in target.servers()
         }
         self.when_ended: Callable[[str, str], None] = lambda _name, _how: None
+        self.secrets: dict[str, Mapping[str, str]] = {}
 
     @property
     def lock_cluster(self) -> Cluster:
@@ -99,10 +117,27 @@ class Servers:
 
     async def start(self) -> None:
         """Start all servers and wait until they can serve.  Raises TargetError."""
+        for part, target, cluster in zip(PARTS, self._parts.targets, self._clusters, strict=False):
+            if isinstance(target, Secretive) and (made := target.make_secrets(cluster)):
+                self._hand_out(target, cluster, made)
+                self.secrets[part] = made.known
         for name in self._homes:
             self.start_one(name)
         for target, cluster in zip(self._parts.targets, self._clusters, strict=True):
             await self._await_ready(target, cluster)
+
+    def _hand_out(self, target: Secretive, cluster: Cluster, made: Secrets) -> None:
+        """Put secrets where they are needed, and nowhere else.  Raises TargetError."""
+        for server, files in made.files.items():
+            node = self._lab.nodes[server]
+            if not isinstance(node, SecretFolder):
+                raise TargetError(f"server {server} is not started here, and takes no secrets")
+            try:
+                for name, data in files.items():
+                    node.keep_secret(f"{cluster[server].secrets}/{name}", data)
+            except OSError as error:
+                raise TargetError(f"server {server} cannot be given secrets: {error}") from error
+        target.know(cluster, made.known)
 
     def start_one(self, name: str, otherwise: Server | None = None) -> None:
         """Start a server, or what stands in for it, on its data as it lies.  Raises TargetError."""

@@ -83,7 +83,7 @@ class Network(Protocol):
         """
         ...
 
-    def stopped_packets(self) -> int:
+    async def stopped_packets(self) -> int:
         """Return how many packets were stopped so far, as counted by whatever stops them."""
         ...
 
@@ -148,15 +148,15 @@ class Messages(Protocol):
         """
         ...
 
-    def arm(self, owner: str, trick: Trick, nodes: Collection[str]) -> None:
+    async def arm(self, owner: str, trick: Trick, nodes: Collection[str]) -> None:
         """Play a trick on the next messages of some workers, or of all with some servers."""
         ...
 
-    def disarm(self, owner: str) -> None:
+    async def disarm(self, owner: str) -> None:
         """Play it no longer, and end the connections that it spoilt; may come twice."""
         ...
 
-    def hits(self, owner: str) -> Sequence[Hit]:
+    async def hits(self, owner: str) -> Sequence[Hit]:
         """Return what happened so far to the messages that an owner meant."""
         ...
 
@@ -227,6 +227,14 @@ class Clocks(Protocol):
         """Return why no clock can be set here at all, None when it can."""
         ...
 
+    def up_s(self) -> float:
+        """Return what the true monotonic clock of the node's machine shows."""
+        ...
+
+    async def now(self) -> Moment:
+        """Return this moment by the true clocks of the node's machine."""
+        ...
+
     async def skew(self, owner: str, skew: Skew) -> Moment:
         """Lie to every process there, also to those that start later; in place of this owner's lie.
 
@@ -264,8 +272,11 @@ class ClockSettable(Protocol):
 class Witness(Protocol):
     """Ability of a run: ask the programs themselves what time they have."""
 
-    async def told(self, node: str) -> Readings | None:
-        """Return what the program on a node answers, None when it cannot or does not."""
+    async def told(self, node: str, clocks: Clocks) -> Readings | None:
+        """Return what the program on a node answers, None when it cannot or does not.
+
+        `clocks` are the node's: the answer is put between two moments of its machine.
+        """
         ...
 
 
@@ -341,6 +352,15 @@ class DataFolder(Protocol):
         ...
 
 
+@runtime_checkable
+class SecretFolder(Protocol):
+    """Ability of a node: keep files that nobody but the owner of its servers may read."""
+
+    def keep_secret(self, path: str, data: bytes) -> None:
+        """Write a file, in a folder that may have to be made.  Raises OSError."""
+        ...
+
+
 @dataclass(frozen=True)
 class Tokens:
     """What is known of the tokens of one key.
@@ -389,7 +409,8 @@ class Site:
 
     `lock_servers`, `store_servers`, `workers` are node names; `target` and `cluster` are the lock
     service's, for abilities such as membership.  `seed` is the run's: a fault draws from a stream
-    of it that bears its own name.
+    of it that bears its own name.  `meant` are the nodes that the fault which is asked may hit,
+    None for all.
     """
 
     nodes: Mapping[str, Node]
@@ -406,3 +427,11 @@ class Site:
     witness: Witness | None = None
     target: Target | None = None
     cluster: Cluster | None = None
+    meant: Collection[str] | None = None
+
+    @property
+    def at_risk(self) -> Mapping[str, Node]:
+        """The nodes that the fault may hit."""
+        if self.meant is None:
+            return self.nodes
+        return {name: node for name, node in self.nodes.items() if name in self.meant}

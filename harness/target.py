@@ -186,8 +186,10 @@ class StrangerClient(Protocol):
 class Server:
     """One server process; argv and env may name `{address}`, `{data}`, `{name}`, `{peer[NAME]}`.
 
-    `{data}` is an empty folder of its own.  `port` is where it answers: start-up waits for a TCP
-    connection to it, and then for the target's `ready`.  `role` groups servers (`lock`, `store`).
+    `{data}` is an empty folder of its own, `{secrets}` one with its files of `Secrets`.  `port` is
+    where it answers: start-up waits for a TCP connection to it, and then for the target's `ready`.
+    `role` groups servers (`lock`, `store`).  With `image`, which only containers can have, argv is
+    what the own entrypoint of that image is given, or runs when there is none.
     """
 
     name: str
@@ -195,6 +197,7 @@ class Server:
     port: int
     role: str = "lock"
     env: Mapping[str, str] = field(default_factory=dict)
+    image: str | None = None
 
 
 @dataclass(frozen=True)
@@ -211,6 +214,11 @@ class Place:
     def endpoint(self) -> str:
         """`address:port`."""
         return f"{self.address}:{self.port}"
+
+    @property
+    def secrets(self) -> str:
+        """The folder with its secret files: beside its data, so that no copy of those has them."""
+        return f"{self.data}.secrets"
 
 
 @dataclass(frozen=True)
@@ -302,6 +310,31 @@ class Answers(Protocol):
 
     def answers(self, place: Place) -> str | None:
         """Return None when it does, else what is missing; asks this server alone, no majority."""
+        ...
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """What the processes of one run may know, and nobody else: it is recorded nowhere.
+
+    `known` is told to every process that makes clients; `files`, by the name of a server and that
+    of a file, lie where its `{secrets}` is, and nobody but their owner may read them.
+    """
+
+    known: Mapping[str, str] = field(default_factory=dict, repr=False)
+    files: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict, repr=False)
+
+
+@runtime_checkable
+class Secretive(Protocol):
+    """Ability: have secrets, such as the keys of certificates that are made for one run."""
+
+    def make_secrets(self, cluster: Cluster) -> Secrets | None:
+        """Make them, once a run and before any server starts; None when there are none."""
+        ...
+
+    def know(self, cluster: Cluster, secrets: Mapping[str, str]) -> None:
+        """Take what is `known`; called before any other call that needs the network."""
         ...
 
 

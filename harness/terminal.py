@@ -8,7 +8,9 @@ any exit code, since what counts is on disk.
 
 import os
 import sys
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import Literal, TextIO
 
 Colour = Literal["red", "green", "yellow", "bold"]
@@ -51,13 +53,23 @@ def paint(text: str, colour: Colour) -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the lines of a table whose columns are as wide as their widest cell."""
-    cells = [list(header), *(list(row) for row in rows)]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in cells
-    ]
+    """Return the rows of a table whose columns are as wide as their widest line.
+
+    A cell may be of several lines; its row is then a text of as many.
+    """
+    cells = [[cell.split("\n") for cell in row] for row in (header, *rows)]
+    widths = [max(len(line) for row in cells for line in row[i]) for i in range(len(header))]
+    return ["\n".join(_lines(row, widths)) for row in cells]
+
+
+def _lines(row: Sequence[Sequence[str]], widths: Sequence[int]) -> Iterator[str]:
+    for parts in zip_longest(*row, fillvalue=""):
+        yield "  ".join(part.ljust(w) for part, w in zip(parts, widths, strict=True)).rstrip()
+
+
+def wrapped(text: str, columns: int) -> str:
+    """Return a text in lines of that many columns; a word that is longer stays whole."""
+    return textwrap.fill(text, columns, break_long_words=False, break_on_hyphens=False)
 
 
 def _write(stream: TextIO | None, text: str) -> None:

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 
 from harness.hire import Crew
-from harness.node import Killable, Node, Pausable
+from harness.node import Killable, Node, Pausable, look_afresh
 from harness.note import LEFTOVER
 from harness.servers import Servers
 from harness.target import Server
@@ -26,7 +26,7 @@ START_AGAIN_S = 30.0
 KNOCK_S = 0.5
 LATE_END_S = 1.0
 _LOOK_S = 0.0005
-_POLL_S = 0.02
+_POLL_S = 0.01
 _OWNER = "upkeep"
 
 
@@ -77,9 +77,13 @@ class Keeper:
 
     async def _await_end(self, node: str, bound_s: float, order: Callable[[], None]) -> None:
         deadline = time.monotonic() + bound_s
-        while self._lives(node) and time.monotonic() < deadline:
+        while await self._lives_now(node) and time.monotonic() < deadline:
             order()
             await asyncio.sleep(_LOOK_S)
+
+    async def _lives_now(self, node: str) -> bool:
+        await look_afresh([self._nodes[node]])
+        return self._lives(node)
 
     def _lives(self, node: str) -> bool:
         """Whether anything runs there, or its end was not told yet."""
@@ -90,7 +94,7 @@ class Keeper:
     async def start_again(self, owner: str, node: str, server: Server | None = None) -> None:
         """Start what ran there, and wait until it answers, ends, or 30 s are over."""
         self._down[node].discard(owner)
-        if owner in self._excused[node] and self._lives(node):
+        if owner in self._excused[node] and await self._lives_now(node):
             if self._held(node):  # it cannot end before it goes on, and that is not ours to order
                 self._later.append(asyncio.create_task(self._outlast(owner, node)))
                 return
@@ -114,7 +118,7 @@ class Keeper:
                 task.result()
 
     async def _start_if_gone(self, node: str, server: Server | None) -> None:
-        if self._down[node] or self._lives(node):
+        if self._down[node] or await self._lives_now(node) or self._down[node]:
             return
         self._excused[node].add(_OWNER)  # an end at the start is told by who ordered it
         self._start(node, server)
@@ -131,7 +135,7 @@ class Keeper:
 
     async def _await_answer(self, node: str) -> None:
         deadline = time.monotonic() + START_AGAIN_S
-        while self._lives(node) and time.monotonic() < deadline:
+        while await self._lives_now(node) and time.monotonic() < deadline:
             if await self._missing(node) is None:
                 return
             await asyncio.sleep(_POLL_S)
@@ -175,6 +179,7 @@ class Keeper:
 
     async def trouble(self, node: str) -> str | None:
         """Return None when what belongs there runs and answers, else why not, with its log."""
+        await look_afresh([self._nodes[node]])
         missing = await self._missing(node) if self.running(node) else f"{node} does not run"
         if missing is None:
             return None

@@ -5,11 +5,11 @@ their own calls, so a program that does not read its clock where the fault put t
 """
 
 import asyncio
-import time
 from collections.abc import Iterable, Mapping
 
-from harness.clocks import Glimpse, Moment, Readings
+from harness.clocks import Glimpse, Readings
 from harness.seat import Seat
+from harness.site import Clocks
 from harness.target import Cluster, Place, ServerTime, Target, TellsTime
 
 _WORKER_S = 0.2
@@ -27,30 +27,32 @@ class ProgramWitness:
             for place in cluster.places
         }
 
-    async def told(self, node: str) -> Readings | None:
+    async def told(self, node: str, clocks: Clocks) -> Readings | None:
         """Return what the program on a node answers, None when it cannot or does not."""
         if node in self.seats:
-            return await self._worker(self.seats[node])
+            return await _worker(self.seats[node], clocks)
         if node in self._servers:
-            return await asyncio.to_thread(_server, *self._servers[node])
+            return await _server(*self._servers[node], clocks)
         return None
 
-    async def _worker(self, seat: Seat) -> Readings | None:
-        before = Moment.now()
-        read = await seat.ask_clock(_WORKER_S)
-        after = Moment.now()
-        if read is None:
-            return None
-        return Readings(
-            Glimpse(before.wall_ns, read.wall_ns, after.wall_ns),
-            Glimpse(before.monotonic_ns, read.monotonic_ns, after.monotonic_ns),
-        )
+
+async def _worker(seat: Seat, clocks: Clocks) -> Readings | None:
+    before = await clocks.now()
+    read = await seat.ask_clock(_WORKER_S)
+    after = await clocks.now()
+    if read is None:
+        return None
+    return Readings(
+        Glimpse(before.wall_ns, read.wall_ns, after.wall_ns),
+        Glimpse(before.monotonic_ns, read.monotonic_ns, after.monotonic_ns),
+    )
 
 
-def _server(target: TellsTime, place: Place) -> Readings | None:
-    before_ns = time.time_ns()
-    said: ServerTime | None = target.server_time(place)
+async def _server(target: TellsTime, place: Place, clocks: Clocks) -> Readings | None:
+    before = await clocks.now()
+    said: ServerTime | None = await asyncio.to_thread(target.server_time, place)
+    after = await clocks.now()
     if said is None:
         return None
     seen_ns, grain_ns = round(said.time_s * 1e9), round(said.grain_s * 1e9)
-    return Readings(wall=Glimpse(before_ns, seen_ns, time.time_ns(), grain_ns))
+    return Readings(wall=Glimpse(before.wall_ns, seen_ns, after.wall_ns, grain_ns))

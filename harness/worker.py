@@ -290,6 +290,9 @@ def load(
     store = lock if same else make_target(hello.store["name"], hello.store["options"])
     lock_cluster = cluster_of(hello.servers["lock"])
     store_cluster = lock_cluster if same else cluster_of(hello.servers["store"])
+    for part, target, cluster in (("lock", lock, lock_cluster), ("store", store, store_cluster)):
+        if part in hello.secrets:
+            target.know(cluster, hello.secrets[part])
     return (
         Targets(lock, store),
         lambda: lock.lock(lock_cluster, hello.op_timeout_s),

@@ -38,7 +38,7 @@ async def compare(
     first = next(iter(found.values()))
     for clock in lies:
         facts[f"{clock}_off_s"] = _off_s(first, clock)
-    told = None if site.witness is None else await site.witness.told(name)
+    told = None if site.witness is None else await site.witness.told(name, node.clocks)
     if told is not None:
         facts["told"] = {clock: off for clock in lies if (off := _off_s(told, clock)) is not None}
         if text := _wrong("the program itself, asked for the time,", told, lies, _ANSWER_NS):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from harness.cast import Cast
 from harness.mistakes import Mistake, show
-from harness.node import Killable, Node, Pausable
+from harness.node import Killable, Node, Pausable, look_afresh
 from harness.site import DataFolder, Site, Upkeep
 from harness.target import Server
 from harness.window import Proof
@@ -19,15 +19,31 @@ def lacks_upkeep(site: Site) -> str | None:
     """Return why nothing can be ended and started again here, None when it can."""
     if site.upkeep is None:
         return "nothing can be started again here"
-    safe = [name for name, node in site.nodes.items() if not isinstance(node, Killable)]
+    safe = [name for name, node in site.at_risk.items() if not isinstance(node, Killable)]
     return f"the processes of {', '.join(safe)} cannot be killed" if safe else None
 
 
 def lacks_data(cast: Cast) -> Mistake | None:
-    """Return a mistake when all that may be meant are workers: they keep no data, so lose none."""
-    if any(set(names) & set(cast.servers) for names in cast.meant):
+    """Return a mistake when whose data is meant has none, or keeps it where nobody else comes.
+
+    Workers keep no data, so they lose none; that of a compose file's server lies in its container.
+    """
+    if not cast.may_be_hit & set(cast.servers):
+        allowed = "allowed: store, all, or another server"
+        return Mistake(("who",), f"found {show(cast.who)}; workers keep no data; {allowed}")
+    return keeps_its_data(cast)
+
+
+def keeps_its_data(cast: Cast) -> Mistake | None:
+    """Return a mistake when a server that a compose file brings up may be meant."""
+    theirs = sorted(cast.may_be_hit & set(cast.attached))
+    if not theirs:
         return None
-    text = f"found {show(cast.who)}; workers keep no data; allowed: store, all, or another server"
+    text = (
+        f"found {show(cast.who)}, but the compose file brings up {', '.join(theirs)}, whose data"
+        " lies in the container's own folders and volumes, where no fault can reach it; allowed: a"
+        " server that winkle starts"
+    )
     return Mistake(("who",), text)
 
 
@@ -54,6 +70,7 @@ async def start_again(
 async def look_down(site: Site, nodes: Sequence[Node]) -> Proof:
     """Look whether nothing lives on the nodes and nobody accepts there."""
     upkeep = upkeep_of(site)
+    await look_afresh(nodes)
     living = {node.name: len(node.processes()) for node in nodes}
     knocks = dict(
         zip(living, await asyncio.gather(*(upkeep.knock(name) for name in living)), strict=True)

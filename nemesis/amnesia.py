@@ -17,7 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 
 from harness.cast import Cast
 from harness.mistakes import Mistake
-from harness.node import Node, Pausable
+from harness.node import Node, Pausable, look_afresh
 from harness.site import DataFolder, Site
 from harness.units import parse_seconds
 from harness.window import Proof
@@ -64,12 +64,12 @@ class Amnesia:
         self._refusals: dict[str, str] = {}
 
     def impossible(self, cast: Cast) -> Mistake | None:
-        """Return None when a server may be meant, which keeps data, else what is wrong."""
+        """Return None when a server may be meant whose data is within reach, else what is wrong."""
         return _outage.lacks_data(cast)
 
     def available(self, site: Site) -> str | None:
         """Return None when data can be copied and put back on every node, else why not."""
-        for name, node in site.nodes.items():
+        for name, node in site.at_risk.items():
             if not isinstance(node, DataFolder):
                 return f"the data of {name} cannot be copied"
             if not isinstance(node, Pausable):
@@ -98,6 +98,7 @@ class Amnesia:
         pause = Pause()
         await pause.start(site, nodes)
         try:
+            await look_afresh(nodes)
             lives = any(node.processes() for node in nodes)
             stopped = await pause.in_force(site, nodes) if lives else _NOTHING_RAN
             taken = time.monotonic()

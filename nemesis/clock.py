@@ -40,7 +40,7 @@ from pydantic import (
 from harness.cast import Cast
 from harness.clocks import Lie, Moment, Skew
 from harness.mistakes import Mistake
-from harness.node import Node
+from harness.node import Node, on_this_machine
 from harness.site import ClockSettable, Site
 from harness.units import Duration, parse_duration, parse_signed
 from harness.vdso.machines import MACHINES
@@ -114,23 +114,28 @@ class Clock:
 
     def available(self, site: Site) -> str | None:
         """Return None when the clocks of every node can be set as asked, else why not."""
-        for name, node in site.nodes.items():
+        for name, node in site.at_risk.items():
             if not isinstance(node, ClockSettable):
                 return f"the clocks of {name} cannot be set"
             if reason := node.clocks.unavailable():
                 return reason
-        lie = self._lie(site.ttl_s)
-        up_s = time.monotonic()
-        if self.options.clock != "wall" and up_s + lie.offset_s < 0:
-            return (
-                f"the machine has been up for {up_s:.0f} s, so its monotonic clock cannot jump "
-                f"back {-lie.offset_s:g} s: it would be below zero"
-            )
+            if reason := self._below_zero(node.clocks.up_s(), site.ttl_s):
+                return reason
         return None
+
+    def _below_zero(self, up_s: float, ttl_s: float) -> str | None:
+        """Return why the monotonic clock of a machine cannot jump so far back."""
+        lie = self._lie(ttl_s)
+        if self.options.clock == "wall" or up_s + lie.offset_s >= 0:
+            return None
+        return (
+            f"the machine has been up for {up_s:.0f} s, so its monotonic clock cannot jump "
+            f"back {-lie.offset_s:g} s: it would be below zero"
+        )
 
     def undo(self, site: Site, nodes: Sequence[Node]) -> dict[str, Any]:
         """Name the processes that need the true time again."""
-        processes = [[p.pid, p.start] for node in nodes for p in node.processes()]
+        processes = [[p.pid, p.start] for p in on_this_machine(nodes)]
         return {"what": "true clocks", "processes": processes}
 
     async def start(self, site: Site, nodes: Sequence[Node]) -> None:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from harness import site as places
 from harness.cast import Cast
 from harness.mistakes import Mistake
-from harness.node import Node
+from harness.node import Node, look_afresh
 from harness.site import DataFolder, Site
 from harness.window import Proof
 from nemesis import _outage
@@ -54,14 +54,20 @@ class Disk:
         return Damage(owner, what, self.options.pattern, self.options.bytes)
 
     def impossible(self, cast: Cast) -> Mistake | None:
-        """Return None when a server may be meant, which keeps data, else what is wrong."""
+        """Return None when a server may be meant whose data is within reach, else what is wrong."""
+        if self.options.what == "read-only" and cast.backend == "docker":
+            text = (
+                "found read-only; allowed in containers: full, flip, truncate (to mount a disk anew"
+                " takes a right over all mounts of the engine's machine, SYS_ADMIN)"
+            )
+            return Mistake(("what",), text)
         return _outage.lacks_data(cast)
 
     def available(self, site: Site) -> str | None:
         """Return None when every node has a disk of its own, else why not."""
         shared = [
             name
-            for name, node in site.nodes.items()
+            for name, node in site.at_risk.items()
             if not (isinstance(node, places.Disk) and isinstance(node, DataFolder))
         ]
         if shared:
@@ -103,11 +109,11 @@ class Limit:
             _outage.upkeep_of(site).excuse(self._excuse, node.name)
         if self._what == "full":
             for node in nodes:
-                _disk(node).fill(self._owner)
+                await asyncio.to_thread(_disk(node).fill, self._owner)
             return
         await _outage.end(site, self._owner, nodes)
         for node in nodes:
-            _disk(node).forbid_writes(self._owner)
+            await asyncio.to_thread(_disk(node).forbid_writes, self._owner)
         await _outage.start_again(site, self._owner, nodes)
 
     async def in_force(self, site: Site, nodes: Sequence[Node]) -> Proof:
@@ -117,8 +123,9 @@ class Limit:
     async def _try(self, site: Site, node: Node) -> Proof:
         wanted = _ERRORS[self._what]
         error = await asyncio.to_thread(_disk(node).try_to_write)
-        free = _disk(node).free_bytes()
+        free = await asyncio.to_thread(_disk(node).free_bytes)
         said = f"a write failed with {error}" if error else "a write went through"
+        await look_afresh([node])
         runs = _outage.upkeep_of(site).running(node.name)
         ended = "" if runs else f"; what ran on {node.name} has ended"
         # A disk that another fault has made read-only says nothing of its room.
@@ -132,7 +139,7 @@ class Limit:
     async def stop(self, site: Site, nodes: Sequence[Node]) -> None:
         """Give room and writing back, and start what ended."""
         for node in nodes:
-            _disk(node).make_whole(self._owner)
+            await asyncio.to_thread(_disk(node).make_whole, self._owner)
         await _outage.start_again(site, self._excuse, nodes)
 
     async def gone(self, site: Site, nodes: Sequence[Node]) -> Proof:

@@ -83,7 +83,7 @@ class Link:
         return site.links.unavailable()
 
     def undo(self, site: Site, nodes: Sequence[Node]) -> dict[str, Any]:
-        """Name the pairs; the engine ends with the sandbox."""
+        """Name the pairs; the engine ends with the run."""
         return {"what": "unshape", "pairs": grudges.show(self._wanted(site, nodes))}
 
     async def start(self, site: Site, nodes: Sequence[Node]) -> None:

@@ -64,11 +64,12 @@ class Membership:
         if not any(set(names) & set(cast.lock_servers) for names in cast.meant):
             text = f"found {show(cast.who)}, which is no member of {name}"
             return Mistake(("who",), f"{text}; allowed: leader, follower, server:N")
-        return None
+        return _outage.keeps_its_data(cast)
 
     def available(self, site: Site) -> str | None:
         """Return None when the data of a member can be deleted here, else why not."""
-        if any(not isinstance(site.nodes[n], DataFolder) for n in site.lock_servers):
+        members = [site.at_risk[name] for name in site.lock_servers if name in site.at_risk]
+        if not all(isinstance(node, DataFolder) for node in members):
             return "the data of a removed member cannot be deleted here"
         return _outage.lacks_upkeep(site)
 

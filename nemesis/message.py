@@ -102,11 +102,11 @@ class Message:
 
     async def start(self, site: Site, nodes: Sequence[Node]) -> None:
         """Lie in wait; in force when the first message has come by."""
-        _messages(site).arm(self._owner, self._trick, [node.name for node in nodes])
+        await _messages(site).arm(self._owner, self._trick, [node.name for node in nodes])
 
     async def in_force(self, site: Site, nodes: Sequence[Node]) -> Proof:
         """Look at the byte counts of the connections of the messages that came by."""
-        hits = _messages(site).hits(self._owner)
+        hits = await _messages(site).hits(self._owner)
         shown, words = _SHOWN[self._trick.what]
         if not hits:
             return Proof(holds=None, text="no such message has come by")
@@ -119,11 +119,11 @@ class Message:
 
     async def stop(self, site: Site, nodes: Sequence[Node]) -> None:
         """Let everything pass, and end the connections that were spoilt."""
-        _messages(site).disarm(self._owner)
+        await _messages(site).disarm(self._owner)
 
     async def gone(self, site: Site, nodes: Sequence[Node]) -> Proof:
         """Look whether one of the spoilt connections still stands."""
-        hits = _messages(site).hits(self._owner)
+        hits = await _messages(site).hits(self._owner)
         standing = sum(hit.worker_open or hit.server_open for hit in hits)
         text = f"{len(hits) - standing} of {len(hits)} spoilt connections have ended (TCP_INFO)"
         return Proof(holds=standing == 0, text=text)

@@ -124,6 +124,7 @@ class Partition:
         others = [pair for pair in others if pair not in self._spoilt(site)]
         silent = [pair for pair in others if not passed[pair].whole]
         untold = self._untold(wanted, passed)
+        stopped = await network.stopped_packets()
         text = f"{len(wanted) - len(leaking)} of {len(wanted)} directed pairs let nothing through"
         if leaking:
             text += f" ({', '.join(grudges.show(leaking))} did)"
@@ -138,7 +139,7 @@ class Partition:
                 "tried": grudges.show(others),
                 "leaking": grudges.show(leaking),
                 "silent": grudges.show(silent),
-                "stopped_packets": network.stopped_packets(),
+                "stopped_packets": stopped,
             },
             age_s=_age_s(passed),
         )

@@ -4,16 +4,22 @@ This is what a long garbage collection, a suspended virtual machine, a debugger 
 does to a lock holder or a server.  It attacks the belief that a lease which was valid a moment ago
 is valid now.  A stop is asynchronous, so the kernel is asked until every thread is stopped; a
 process that was forked meanwhile is found by the next look.
+
+Containers are frozen whole by the engine's freezer, which no process of theirs can notice or
+resist; everywhere, and in containers by name, each process is stopped by SIGSTOP.  Whichever it is,
+the kernel goes on for what is stopped: connections acknowledge data, and timers expire.
 """
 
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
-from harness.node import Node, Pausable, Threads
+from harness.cast import Cast
+from harness.mistakes import Mistake
+from harness.node import Freezable, Node, Pausable, Threads, look_afresh, on_this_machine
 from harness.site import Site
 from harness.window import Proof
 
@@ -27,29 +33,54 @@ class Pause:
     name = "pause"
 
     class Options(BaseModel):
-        """A pause has no options of its own."""
+        """Options of the fault `pause`."""
 
         model_config = ConfigDict(extra="forbid")
 
-    def __init__(self) -> None:
+        by: Literal["freezer", "sigstop"] | None = Field(
+            None,
+            description="freezer (of a container, all at once) or sigstop (to every process); "
+            "what is not said is the freezer in containers and sigstop elsewhere",
+        )
+
+    def __init__(self, **options: Any) -> None:
+        self.options = self.Options(**options)
         self._owner = f"pause {id(self)}"
 
+    def impossible(self, cast: Cast) -> Mistake | None:
+        """Return what is wrong when there is no freezer where the run lives."""
+        if self.options.by != "freezer" or cast.backend == "docker":
+            return None
+        text = "found freezer, which only containers have (backend: docker); allowed: sigstop"
+        return Mistake(("by",), text)
+
     def available(self, site: Site) -> str | None:
-        """Return None when every node's processes can be stopped, else why not."""
-        deaf = [name for name, node in site.nodes.items() if not isinstance(node, Pausable)]
-        return f"the processes of {', '.join(deaf)} cannot be stopped" if deaf else None
+        """Return None when the processes can be stopped as asked, else why not."""
+        for name, node in site.at_risk.items():
+            if not isinstance(node, Pausable):
+                return f"the processes of {name} cannot be stopped"
+            if self.options.by == "freezer" and not isinstance(node, Freezable):
+                return f"{name} has no freezer"
+        return None
 
     def undo(self, site: Site, nodes: Sequence[Node]) -> dict[str, Any]:
         """Name the processes to continue."""
-        processes = [[p.pid, p.start] for node in nodes for p in node.processes()]
+        processes = [[p.pid, p.start] for p in on_this_machine(nodes)]
         return {"what": "resume", "processes": processes}
 
     async def start(self, site: Site, nodes: Sequence[Node]) -> None:
         """Stop, and look until every thread is stopped or 2 s are over."""
-        await _until(_pausable(nodes), lambda node: node.stop(self._owner), stopped=True)
+        await _until(_pausable(nodes), self._stop, stopped=True)
+
+    def _stop(self, node: Pausable) -> None:
+        if self.options.by == "sigstop" and isinstance(node, Freezable):
+            node.stop_by_signal(self._owner)
+        else:
+            node.stop(self._owner)
 
     async def in_force(self, site: Site, nodes: Sequence[Node]) -> Proof:
         """Look at the state of every thread."""
+        await look_afresh(nodes)
         threads = _threads(_pausable(nodes))
         text = f"{threads.stopped} of {threads.total} threads {threads.seen}"
         return Proof(
@@ -70,6 +101,7 @@ class Pause:
         free = [node for node in _pausable(nodes) if not node.held()]
         if not free:
             return Proof(holds=True, text="another pause goes on there")
+        await look_afresh(free)
         threads = _threads(free)
         return Proof(
             holds=threads.stopped == 0,
@@ -98,6 +130,7 @@ async def _until(
     while pending and time.monotonic() < deadline:
         for node in pending:
             order(node)
+        await look_afresh(pending)
         pending = [node for node in pending if not _carried_out(node, stopped=stopped)]
         if pending:
             await asyncio.sleep(_LOOK_S)

@@ -10,7 +10,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from harness import procfs
 from harness.local.lab import Lab, LocalNode
 from harness.ssh.inventory import Host, Inventory, read
 from tests.live import until
@@ -86,11 +87,20 @@ class Hosts:
 
     def nft(self, name: str, *words: str) -> str:
         """Ask a host's nft, from outside."""
-        program = program_path("nft")
-        assert program is not None
+        return self.ask(name, "nft", *words)
+
+    def ask(self, name: str, program: str, *words: str) -> str:
+        """Return what a program says of a host's network."""
+        path = program_path(program)
+        assert path is not None
         with self.place(name).inside():
-            done = subprocess.run([program, *words], capture_output=True, text=True, check=True)
+            done = subprocess.run([path, *words], capture_output=True, text=True, check=True)
         return done.stdout
+
+    def queues(self, name: str) -> str:
+        """Return which queues of packets are read on a host."""
+        with self.place(name).inside():
+            return Path("/proc/thread-self/net/netfilter/nfnetlink_queue").read_text()
 
 
 def make_key(path: Path, kind: str = "ed25519") -> str:
@@ -100,8 +110,12 @@ def make_key(path: Path, kind: str = "ed25519") -> str:
 
 
 @contextmanager
-def hosts(count: int = 3) -> Iterator[Hosts]:
-    """Start hosts; inside of a sandbox.  They go with it."""
+def hosts(count: int = 3, sudoers: Sequence[str] = ()) -> Iterator[Hosts]:
+    """Start hosts; inside of a sandbox.  They go with it.
+
+    With `sudoers` an ordinary user `winkle` may log in as well, and to each host belongs one text
+    of what sudo allows.
+    """
     names = [f"h{i + 1}" for i in range(count)]
     ROOT.mkdir()
     lab = Lab(names, ROOT / "lab")
@@ -110,6 +124,12 @@ def hosts(count: int = 3) -> Iterator[Hosts]:
     for name in names:
         folder = ROOT / name
         folder.mkdir()
+        if sudoers:
+            (folder / "etc").mkdir()
+            users = Path("/etc/passwd").read_text() + "winkle:*:4242:4242::/:/bin/sh\n"
+            (folder / "etc" / "passwd").write_text(users)
+            (folder / "etc" / "sudoers").write_text(sudoers[names.index(name)])
+            (folder / "etc" / "sudoers").chmod(0o440)
         record = {"name": name, "address": lab[name].address, "python": sys.executable}
         records.append(record | {"host_key": make_key(folder / "host_key")})
         boot(lab[name], folder)
@@ -140,3 +160,13 @@ def answers(place: LocalNode) -> bool:
     except OSError:
         return False
     return True
+
+
+def agents(place: LocalNode) -> list[int]:
+    """Return all processes of a host but sshd's, the oldest first: the guard, then the agent."""
+    found = []
+    for process in sorted(place.processes(), key=lambda process: (process.start, process.pid)):
+        line = procfs.read(f"/proc/{process.pid}/cmdline")
+        if line and b"sshd" not in line and not line.startswith(b"unshare"):
+            found.append(process.pid)
+    return found

@@ -35,4 +35,4 @@ class Trusting(Etcd):
                 """Return the flag."""
                 return grant.token not in self.refused
 
-        return TrustingLock([place.endpoint for place in cluster.places], timeout_s)
+        return TrustingLock(self._access(cluster, timeout_s))

@@ -3,7 +3,7 @@
 import importlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -43,19 +43,27 @@ class Finding:
     required: bool = True
 
 
-def results(verdict: Outcome, first_s: float | None = None, refusals: int = 0) -> Results:
-    found: tuple[Anomaly, ...] = ()
-    if first_s is not None:
-        found = (
-            Anomaly(name="stale-owner-write", sentence="", ops=(1,), time_ns=int(first_s * 1e9)),
-        )
+def results(
+    verdict: Outcome,
+    first_s: float | None = None,
+    refusals: int = 0,
+    found: Sequence[str] = ("stale-owner-write",),
+) -> Results:
+    anomalies = tuple(
+        Anomaly(name=name, sentence="", ops=(1,), time_ns=int(first_s * 1e9))
+        for name in found
+        if first_s is not None
+    )
     return Results(
         run="r",
         command="",
         began="",
         duration_s=1.0,
         verdict=Verdict(
-            verdict=verdict, headline="so it is", anomalies=found, stats={"stale_refused": refusals}
+            verdict=verdict,
+            headline="so it is",
+            anomalies=anomalies,
+            stats={"stale_refused": refusals},
         ),
         first_finding_s=first_s,
     )
@@ -287,12 +295,47 @@ def test_a_suite_that_goes_as_expected(
     assert main(["suite", suite]) == 0
     said = capsys.readouterr()
     assert said.out.splitlines() == [
-        "run        verdict  expected  as expected  first finding after  report",
-        "must fail  fail     fail      yes          4.0 s                runs/a",
-        "must pass  pass     pass      yes          -                    runs/b",
+        "run        verdict  expected  after  found",
+        "must fail  fail     yes       4.0 s  stale-owner-write",
+        "must pass  pass     yes       -      -",
+        "runs/a",
+        "runs/b",
         "2 of 2 runs as expected",
     ]
     assert said.err.splitlines()[:2] == ["[1/2] must fail", "  fail, as expected: runs/a"]
+
+
+def test_the_table_of_a_suite_fits_into_80_columns(
+    api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "s.yaml"
+    name = "a store behind a fence, with a holder that is paused for very long"
+    path.write_text(SUITE.replace("must fail", f'"{name}"'))
+    found = ("no-progress-after-heal", "unauthorised-effect", "stale-owner-write")
+    api.answer(
+        Result(1, Path("runs/a"), results("fail", 104.0, found=found)),
+        Result(0, Path("runs/b"), results("pass", refusals=3)),
+    )
+    assert main(["suite", str(path), "-q"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(len(line) for line in lines) <= 80
+    table = lines[: lines.index("runs/a")]
+    width = table[0].index("verdict")
+    assert " ".join(line[:width].strip() for line in table[1:4]) == name
+    assert all(any(name in line for line in table) for name in found)
+
+
+def test_a_suite_goes_to_the_backend_that_is_asked_for(
+    api: Api, suite: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.answer(
+        Result(1, Path("runs/a"), results("fail", 4.0)),
+        Result(0, Path("runs/b"), results("pass", refusals=3)),
+    )
+    assert main(["suite", suite, "-q", "--backend", "docker"]) == 0
+    assert [asked[0].backend for asked in api.asked] == ["docker", "docker"]
+    assert main(["suite", suite, "-q", "--backend", "moon"]) == 254
+    assert "backend: found" in capsys.readouterr().err
 
 
 def test_a_suite_goes_on_after_what_was_not_expected(

@@ -13,7 +13,7 @@ from harness.clocks import Glimpse, Moment, Readings
 from harness.errors import UsageError
 from harness.node import ProcessId
 from harness.runfile import from_values
-from harness.site import ClockSettable, Site
+from harness.site import Clocks, ClockSettable, Site
 from harness.units import Duration, parse_signed
 from harness.vdso.clocks import VdsoClocks
 from harness.vdso.halt import FreeReins
@@ -194,7 +194,7 @@ class Says:
     def __init__(self, program: Program) -> None:
         self._program = program
 
-    async def told(self, node: str) -> Readings:
+    async def told(self, node: str, clocks: Clocks) -> Readings:
         """Return what it answers."""
         before = Moment.now()
         seen = self._program.ask()

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.docker.agent import SILENCE_S
 from harness.docker.engine import RUN_LABEL
 from harness.docker.lab import DockerLab
+from harness.docker.project import SILENCE_S
+from harness.shape import Shape
 from harness.site import Pair, Passage
-from tests.support_docker import api, lab, live, needs_engine
+from tests.support_docker import BOUND_S, api, lab, live, needs_engine
 from tests.support_docker import node as node_of
 
 pytestmark = needs_engine()
@@ -34,13 +35,13 @@ def test_a_cut_has_one_direction_and_concerns_old_and_new_connections(here: Dock
         network = here.network
         before = await network.passes([AB, BA, CB])
         assert all(whole(passed) for passed in before.values())
-        counted = network.stopped_packets()
+        counted = await network.stopped_packets()
         await network.cut("me", [AB])
         during = await network.passes([AB, BA, CB])
         assert during[AB] == Passage(datagram=False, old=False, new=False, sent_s=during[AB].sent_s)
         assert during[BA].datagram
         assert whole(during[CB])
-        assert network.stopped_packets() > counted
+        assert await network.stopped_packets() > counted
         await network.mend("me")
         after = await network.passes([AB, BA])
         assert after[AB].old
@@ -102,18 +103,27 @@ def test_nothing_leads_out_of_the_network_of_a_run(here: DockerLab) -> None:
 
 
 def test_a_holder_that_hears_nothing_heals_by_itself(here: DockerLab) -> None:
-    """The heartbeat stops, as with a harness that hangs, and the cut goes without any order."""
+    """The heartbeat stops, as with a harness that hangs, and all goes without any order."""
 
     async def work() -> None:
+        assert here.links.unavailable() is None
         await here.network.cut("me", [AB])
+        await here.links.shape("me", [CB], Shape(delay_s=0.1))
+        late = (await here.links.measure([CB], 5, 64, 0.001, BOUND_S))[CB].least_s
+        assert late is not None
+        assert late >= 0.1
         holders = list(here._holders)
         here._holders.clear()
         try:
             await asyncio.sleep(SILENCE_S + 2)  # a look would be a line, and end the silence
             assert (await here.network.passes([AB]))[AB].datagram
+            soon = (await here.links.measure([CB], 5, 64, 0.001, BOUND_S))[CB].least_s
+            assert soon is not None
+            assert soon < 0.1
         finally:
             here._holders.extend(holders)
         await here.network.mend("me")
+        await here.links.unshape("me")
 
     live(work)
 

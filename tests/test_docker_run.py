@@ -1,7 +1,6 @@
-"""Whole runs whose nodes are containers: verdicts, bad servers, and what a dead harness leaves."""
+"""Whole runs whose nodes are containers: verdicts, bad servers, and what is left of them."""
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,24 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness import procfs
-from harness.node import ProcessId
-from tests.live import live_run, until
+from tests.live import until
 from tests.support_docker import api, leavings, needs_engine
 
 pytestmark = needs_engine()
 # Six seconds on a machine of our own; tests that run beside this one stretch time.
 GONE_S = 6.0 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 PAUSE = "pause:who=holder,at=before-write,for=2.5leases"
-
-FILE = """
-lock: atlasmart
-store: atlasmart
-backend: docker
-time: 90s
-ttl: 2s
-faults: ["{fault}"]
-"""
 
 
 @pytest.fixture
@@ -90,29 +78,3 @@ class Broken:
     def lock(self, cluster, timeout_s):
         raise NotImplementedError
 """
-
-
-@pytest.mark.parametrize("fault", ["pause:at=1s,for=60s", "partition:who=holder,at=1s,for=60s"])
-@pytest.mark.parametrize("victim", ["harness", "outer"])
-def test_sigkill_during_a_fault_leaves_nothing(
-    engine: Any, tmp_path: Path, fault: str, victim: str
-) -> None:
-    with live_run(tmp_path, FILE.format(fault=fault)) as run:
-        until(lambda: run.ledger() and b'"entry"' in run.ledger().read_bytes(), "a fault", 60)  # type: ignore[union-attr]
-        harness = _harness(run.process.pid)
-        os.kill(run.process.pid if victim == "outer" else harness.pid, signal.SIGKILL)
-        until(
-            lambda: not leavings(engine) and not procfs.alive(harness),
-            "an engine as before",
-            GONE_S,
-        )
-
-
-def _harness(outer: int) -> ProcessId:
-    """Return the process that lives the run, and owns its containers: the child of outer."""
-    for pid in procfs.pids():
-        status = procfs.read(f"/proc/{pid}/status") or b""
-        command = procfs.read(f"/proc/{pid}/cmdline") or b""
-        if f"PPid:\t{outer}\n".encode() in status and b"harness.docker.main" in command:
-            return ProcessId(pid, procfs.start_ticks(pid) or 0)
-    raise AssertionError(f"{outer} has no harness")

@@ -51,6 +51,11 @@ NOT_RUN = {
     " --fault pause:who=holder,at=before-write,for=2.5leases": (
         "needs an engine; test_docker_run runs the like"
     ),
+    "winkle run --backend docker --lock 'etcd[image=vanwinkle/etcd:3.7.1]'"
+    " --store 'valkey[image=valkey/valkey:8.1.1,fenced=true]'"
+    " --fault pause:who=holder,at=before-write,for=2.5leases": (
+        "needs an engine with these images; test_docker_products runs the like"
+    ),
     "winkle run --compose my/docker-compose.yml --servers 'etcd*'"
     " --lock ./etcd_over_http.py:Etcd --store ./etcd_over_http.py:Etcd"
     " --fault pause:who=holder,at=before-write,for=2.5leases"

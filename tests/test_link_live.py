@@ -12,9 +12,13 @@ from typing import Any
 import pytest
 
 from harness.errors import HarnessError
+from harness.local.burst import burst as send_burst
+from harness.local.engine import key
 from harness.local.lab import Lab
 from harness.local.links import BadLinks
 from harness.local.network import Cuts
+from harness.local.post import Post
+from harness.local.redirect import INTO, OUT_OF, Redirect
 from harness.shape import Shape
 from harness.site import Burst, Pair
 from tests.inside import inside
@@ -184,6 +188,29 @@ def dead() -> Any:
 
 def test_an_engine_that_died_is_an_error_of_the_run() -> None:
     assert "the packet engine" in inside(dead)
+
+
+def left_behind() -> list[Any]:
+    """Take packets, be killed, and let another come: the kernel alone has them in the end."""
+    lab = Lab(["a", "b"], Path("/dev/shm/test"))
+    ports = [node.port for node in lab.nodes.values()]
+    pair = key(lab["a"].address, lab["b"].address)
+    Redirect(ports).take(pair, lab["b"].port)
+    taken = burst_of(lab, 0.2).lost
+    second = Redirect(ports)
+    second.take(pair, lab["b"].port)
+    second.close()
+    names = [name for _, name in socket.if_nameindex()]
+    return [taken, burst_of(lab, BOUND_S).lost, INTO in names or OUT_OF in names]
+
+
+def burst_of(lab: Lab, wait_s: float) -> Burst:
+    posts = {name: Post(node) for name, node in lab.nodes.items()}
+    return send_burst(posts, [AB], 10, 64, 0.0, wait_s)[AB]
+
+
+def test_what_a_killed_engine_has_left_is_taken_away() -> None:
+    assert inside(left_behind) == [10, 0, False]
 
 
 DATA = bytes(range(256)) * 8192  # two megabytes

@@ -37,15 +37,15 @@ class PaperMessages:
     def unavailable(self, part: Part) -> str | None:
         return None if part == "lock" else "the store has no server process of its own"
 
-    def arm(self, owner: str, trick: Trick, nodes: Collection[str]) -> None:
+    async def arm(self, owner: str, trick: Trick, nodes: Collection[str]) -> None:
         self.armed[owner] = (trick, nodes)
 
-    def disarm(self, owner: str) -> None:
+    async def disarm(self, owner: str) -> None:
         self.armed.pop(owner, None)
         if not self.stubborn:
             self.found = [replace(h, worker_open=False, server_open=False) for h in self.found]
 
-    def hits(self, owner: str) -> Sequence[Hit]:
+    async def hits(self, owner: str) -> Sequence[Hit]:
         return self.found
 
 

@@ -57,7 +57,7 @@ class PaperNetwork:
     def _passage(self, stopped: bool) -> Passage:
         return Passage(not stopped, not stopped, not stopped, refused=stopped and self.tells)
 
-    def stopped_packets(self) -> int:
+    async def stopped_packets(self) -> int:
         return 7
 
 

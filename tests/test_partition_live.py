@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from harness.cutting import Order
 from harness.local import netfilter as nft
 from harness.local import network
 from harness.local.lab import Lab, LocalNode
+from harness.local.netlink import Message
 from harness.local.network import Cuts
 from harness.site import Pair
 from tests.inside import inside
@@ -26,15 +28,11 @@ BOUND_S = 30.0  # for what must arrive: a busy machine is no finding
 SILENCE_S = 0.3  # for what must not arrive
 
 
-async def nothing_held(_pairs: frozenset[Pair]) -> None:
-    """No bad links here."""
-
-
 def lab_and_cuts() -> tuple[Lab, Cuts]:
     lab = Lab(["a", "b", "c", "d"], Path("/dev/shm/test"))
     for node in lab.nodes.values():
         node.sysctl("net.ipv4.tcp_rto_max_ms", "1000")
-    cuts = Cuts(lab.nodes, nothing_held)
+    cuts = Cuts(lab.nodes)
     assert cuts.unavailable() is None
     return lab, cuts
 
@@ -222,7 +220,7 @@ async def _old_leak(_lab: Lab, cuts: Cuts) -> list[Any]:
     await prober.prepare([link])
     while not prober._reserves[link].usable():  # a busy machine may not get it done in time
         await prober.prepare([link])
-    cuts._orders = {"x": network.Order(frozenset([AB]), reject=False)}  # ordered, and not done
+    cuts._orders = {"x": Order(frozenset([AB]), reject=False)}  # ordered, and not done
     passed = (await cuts.passes([AB]))[AB]
     return [passed.old, passed.new, passed.datagram]
 
@@ -266,7 +264,7 @@ async def _large(_lab: Lab, cuts: Cuts) -> list[Any]:
     everything = [(a, b) for a in names for b in names if a != b]
     changes = 0
 
-    def commit(messages: Sequence[nft.Message]) -> None:
+    def commit(messages: Sequence[Message]) -> None:
         nonlocal changes
         changes += 1
         whole_commit(messages)
@@ -276,7 +274,7 @@ async def _large(_lab: Lab, cuts: Cuts) -> list[Any]:
     await cuts.cut("x", everything)
     assert changes == 1
     passed = await cuts.passes(everything)
-    counted = cuts.stopped_packets()
+    counted = await cuts.stopped_packets()
     await cuts.mend("x")
     again = await cuts.passes(everything)
     return [
@@ -289,7 +287,7 @@ async def _large(_lab: Lab, cuts: Cuts) -> list[Any]:
 def large() -> list[Any]:
     names = [f"n{i}" for i in range(20)]  # 380 pairs: the kernel keeps a thousand neighbours
     lab = Lab(names, Path("/dev/shm/test"))
-    cuts = Cuts(lab.nodes, nothing_held)
+    cuts = Cuts(lab.nodes)
     assert cuts.unavailable() is None
     return asyncio.run(_large(lab, cuts))
 

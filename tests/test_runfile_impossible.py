@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import itertools
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -20,6 +21,7 @@ from targets.valkey import Valkey
 
 PAIR = {"lock": "atlasmart", "store": "atlasmart[fence=checked]"}
 ETCD = {"lock": "etcd", "store": "valkey"}
+DOCKER = {**PAIR, "backend": "docker"}
 LONELY = {"lock": "etcd[nodes=1]", "store": "valkey"}
 BOTH = {"lock": "etcd", "store": "etcd"}
 
@@ -57,6 +59,12 @@ def refusal(run: dict[str, str], fault: str) -> str:
         (PAIR, "clock:jump=90000h", "jump: found 3.24e+08s; allowed: ten years at most"),
         (PAIR, "clock:jump=1s,strobe=1us", "strobe: found 0.001ms; allowed: 1ms or more"),
         (PAIR, "pause:who=server:2,at=1s", "allowed: server:1 to server:1"),
+        (PAIR, "pause:by=freezer", "by: found freezer, which only containers have"),
+        (
+            DOCKER,
+            "disk:what=read-only,who=store,at=1s",
+            "what: found read-only; allowed in contain",
+        ),
     ],
 )
 def test_an_impossible_fault_is_refused(run: dict[str, str], fault: str, words: str) -> None:
@@ -82,10 +90,42 @@ def test_an_impossible_fault_is_refused(run: dict[str, str], fault: str, words: 
         (PAIR, "authority:f=renew"),
         (PAIR, "clock:jump=2leases,strobe=1ms"),
         (PAIR, "kill:who=server:1,at=1s"),
+        (PAIR, "pause:by=sigstop"),
+        (DOCKER, "pause:by=freezer"),
+        (DOCKER, "disk:what=full,who=store,at=1s"),
     ],
 )
 def test_a_possible_fault_is_not(run: dict[str, str], fault: str) -> None:
     assert refusal(run, fault) == ""
+
+
+COMPOSED = "services: {etcd1: {}, etcd2: {}, other: {}}"
+
+
+@pytest.mark.parametrize(
+    ("compose", "who", "refused"),
+    [
+        (COMPOSED, "etcd2", "the compose file brings up etcd2, whose data"),
+        (COMPOSED, "leader", "the compose file brings up etcd1, etcd2, whose data"),
+        (COMPOSED, "etcd3", ""),  # which is started by us
+        (COMPOSED, "store", ""),
+        ("services: [no, mapping]", "etcd2", ""),  # what is wrong with it is told by compose
+        ("}", "etcd2", ""),
+        (None, "etcd2", ""),
+    ],
+)
+def test_data_of_a_compose_files_servers_is_out_of_reach(
+    tmp_path: Path, compose: str | None, who: str, refused: str
+) -> None:
+    file = tmp_path / "compose.yml"
+    if compose is not None:
+        file.write_text(compose)
+    run = ETCD | {"compose": str(file), "servers": "etcd*"}
+    for fault in ("amnesia", "disk:what=full", "disk:what=flip"):
+        asked = f"{fault}{',' if ':' in fault else ':'}who={who},at=1s"
+        said = refusal(run, asked)
+        assert refused in said if refused else said == ""
+    assert refusal(run, f"clock:jump=1h,who={who},at=1s") == ""
 
 
 def test_it_is_said_like_any_other_mistake() -> None:

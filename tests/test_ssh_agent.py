@@ -13,18 +13,38 @@ from pathlib import Path
 import pytest
 
 from harness import procfs
+from harness.clocks import Lie, Skew
+from harness.errors import HostLostError
 from harness.heal import heal
 from harness.ledger import Ledger
 from harness.node import Killable, Pausable, Threads
 from harness.site import DataFolder, Disk
 from harness.ssh import bundle
 from harness.ssh.inventory import Host
-from harness.ssh.lost import HostLostError
+from harness.ssh.node import SshNode
 from harness.ssh.station import Station
 from tests.live import until
 from tests.support_agent import Started, agent, living, place, sleeping
 
 pytestmark = pytest.mark.sandbox
+
+
+def oldest() -> str | None:
+    """Return the oldest Python here that an agent may have, older than the harness's own."""
+    for version in ("3.8", "3.9", "3.10"):
+        path = shutil.which(f"python{version}")
+        if path is None:
+            continue
+        said = subprocess.run(
+            [path, "-c", "import ctypes, sys; print(sys.executable)"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if said.returncode == 0:  # else it is a version manager's word for one that is not chosen
+            return said.stdout.strip()
+    return None
+
 
 # A daemon as many are: it left its parent, its group and its session, and ignores SIGTERM.
 DAEMON = "trap '' TERM; (setsid sh -c 'trap \"\" TERM; sleep {0}; sleep {0}' &); sleep {0}"
@@ -274,30 +294,50 @@ with tempfile.TemporaryDirectory() as folder:
     assert done.stdout.startswith("marks unshare"), done.stdout
 
 
-def test_the_bundle_runs_on_older_pythons() -> None:
+def test_the_bundle_is_written_for_older_pythons() -> None:
     for name, source in bundle.sources().items():
         ast.parse(source, name, feature_version=(3, 8))
-    found = [
-        p
-        for p in ("python3.8", "python3.9", "python3.10")
-        if (path := shutil.which(p)) and works(path)
-    ]
-    if not found:
-        pytest.skip("no Python 3.8, 3.9 or 3.10 here to try it with")
-    old = Host(name="old", local=True, agent_python=found[0])
-    station = Station(old, f"test-{os.getpid()}-old")
-    try:
+
+
+@pytest.mark.skipif(oldest() is None, reason="no Python 3.8, 3.9 or 3.10 here to try it with")
+def test_all_that_an_agent_does_on_one_host_runs_on_an_older_python(tmp_path: Path) -> None:
+    async def main(station: Station) -> None:
         node = place(station)
-        assert node.processes() == []
         assert isinstance(node, DataFolder)
         assert node.digest()
+        if station.link.ask("can_shape") == "":
+            await asyncio.wrap_future(station.link.tell("shape", links={}))
+        async with Started(node, ["sleep", "1000"], tmp_path / "log") as it:
+            while not node.processes():
+                await node.look()
+            await lied_to(node)
+            node.stop("test")
+            while not node.threads().stopped:
+                await node.look()
+            node.kill()
+            assert await it.end() == "signal SIGKILL"
+
+    old = Host(name="old", local=True, agent_python=oldest() or "")
+    station = Station(old, f"test-{os.getpid()}-old")
+    try:
+        asyncio.run(main(station))
     finally:
         station.close()
 
 
-def works(path: str) -> bool:
-    done = subprocess.run([path, "-c", "import ctypes"], capture_output=True, check=False)
-    return done.returncode == 0
+async def lied_to(node: SshNode) -> None:
+    """Lie to the one process of a node about the wall clock, look, and tell the truth again."""
+    if (why := node.clocks.unavailable()) is not None:
+        assert "no machine code" in why
+        return
+    await node.clocks.skew("test", Skew(wall=Lie(offset_s=1000.0)))
+    ((_, read),) = (await node.clocks.read_clocks()).items()
+    assert read.wall is not None
+    assert read.wall.error_s == pytest.approx(1000.0, abs=0.01)
+    assert len(node.clocks.applied("test")) == 1
+    await node.clocks.true_clocks("test")
+    assert next(iter((await node.clocks.read_clocks()).values())).original
+    assert node.clocks.owners() == []
 
 
 def test_heal_touches_no_process_for_a_run_on_hosts(tmp_path: Path) -> None:

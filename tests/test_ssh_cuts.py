@@ -63,7 +63,7 @@ async def _cut_and_mend(place: SshLab, made: Hosts) -> dict[str, Any]:
     await cuts.mend("one")
     found["both"] = told(await cuts.passes(ALL))
     found["now"] = sorted("".join(pair) for pair in cuts.cut_now())
-    found["packets"] = cuts.stopped_packets()
+    found["packets"] = await cuts.stopped_packets()
     found["rules"] = made.nft("h2", "list", "ruleset")
     await cuts.mend("two")
     found["after"] = told(await cuts.passes(ALL))
@@ -180,7 +180,8 @@ def shared() -> dict[str, Any]:
 def test_a_node_on_a_shared_host_is_not_cut_and_the_reason_is_given() -> None:
     found = inside(shared)
     assert found["ac"] == (
-        "a shares the host h1 with b: to be cut off a node needs a host of its own"
+        "a shares the host h1 with b: to be cut off, or to have bad links, a node needs a host of"
+        " its own"
     )
     assert "b shares the host h1 with a" in found["cb"]
     assert found["look"] == {"ac": "y?y", "cb": "y?y", "ab": "y?y"}

@@ -1,16 +1,19 @@
 """Whole runs on hosts over SSH: the same verdicts as on this machine, and a lost host is told."""
 
+import itertools
 import json
 import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness.local.lab import LocalNode
 from tests.inside import inside
 from tests.live import until
 from tests.support_hosts import ROOT, Hosts, hosts, needs_sshd
@@ -34,15 +37,18 @@ MANY = [
     "partition:who=w1,shape=worker-lock,at=4s,for=1s",
     "kill:who=store1,at=6s,for=0.5s",
     "disk:who=store1,at=7.5s,for=0.5s",
+    "link:who=w2,peers=servers,delay=40ms,at=2.5s,for=1s",
+    "clock:who=w2,at=5.2s,for=0.6s,jump=30s",
+    "clock:who=store1,clock=both,at=8.2s,for=0.4s,rate=0.5",
 ]
 
 
 def start(
-    folder: Path, fence: str, faults: Sequence[str], *words: str, time: str = "4s"
+    folder: Path, fence: str, faults: Sequence[str], *words: str, length: str = "4s"
 ) -> tuple["subprocess.Popen[bytes]", Path]:
     """Start a run, with a folder for everything that it writes."""
     file = folder / "run.yaml"
-    file.write_text(RUN_FILE.format(fence=fence, faults=json.dumps(faults), time=time))
+    file.write_text(RUN_FILE.format(fence=fence, faults=json.dumps(faults), time=length))
     argv = [sys.executable, "-P", "-m", "harness.cli", "run", str(file), "--json", *words]
     with (folder / "stdout").open("wb") as said, (folder / "stderr").open("wb") as errors:
         run = subprocess.Popen(
@@ -80,6 +86,42 @@ def spread(made: Hosts) -> list[str]:
     return list(nodes)
 
 
+def outer_killed() -> dict[str, Any]:
+    """Kill the process that a user started, while faults of several kinds are in force."""
+    with hosts(4) as made:
+        names = spread(made)
+        folder = Path(tempfile.mkdtemp(dir=ROOT))
+        faults = [
+            "pause:who=w2,at=1s,for=8s",
+            "clock:who=w1,at=1s,for=8s,jump=30s",
+            "link:who=lock1,peers=store,delay=40ms,at=1s,for=8s",
+            "partition:who=store1,shape=isolate,at=1s,for=8s",
+        ]
+        words = ("--backend", "ssh", "--inventory", str(made.path))
+        run, _ = start(folder, "none", faults, *words, length="20s")
+
+        def rules() -> list[str]:
+            return [made.nft(name, "list", "ruleset") for name in names]
+
+        until(lambda: run.poll() is not None or "timeout" in "".join(rules()), "rules")
+        until(lambda: run.poll() is not None or _paused(made.place("h4")), "a pause")
+        assert run.poll() is None, outcome(run, folder)
+        run.kill()
+        run.wait()
+        began = time.monotonic()
+        until(lambda: all(len(made.place(n).processes()) == 2 for n in names), "quiet hosts")
+        until(lambda: rules() == [""] * 4, "no rules")
+        return {"took_s": time.monotonic() - began}
+
+
+def _paused(place: LocalNode) -> bool:
+    return place.threads().stopped > 0
+
+
+def test_nothing_is_left_on_hosts_when_outer_is_killed_during_faults() -> None:
+    assert inside(outer_killed)["took_s"] < 6
+
+
 def over_ssh() -> list[Any]:
     with hosts(4) as made:
         names = spread(made)
@@ -87,7 +129,7 @@ def over_ssh() -> list[Any]:
         folders = [Path(tempfile.mkdtemp(dir=ROOT)) for _ in range(2)]
         found = [
             outcome(*start(folders[0], "none", [PAUSE], *words)),
-            outcome(*start(folders[1], "checked", MANY, *words, time="9s")),
+            outcome(*start(folders[1], "checked", MANY, *words, length="9s")),
         ]
         until(lambda: all(len(made.place(n).processes()) == 2 for n in names), "quiet hosts")
         return [*found, [made.nft(name, "list", "ruleset") for name in names]]
@@ -106,31 +148,49 @@ def test_faults_are_proven_and_a_pause_gives_the_verdict_of_the_local_backend(
     assert "stale-owner-write" in here["anomalies"]
     assert fenced["verdict"] == "pass", fenced
     assert fenced["grades"] == [
-        f"{kind}: installed" for kind in ("disk", "kill", "partition", "pause")
+        f"{kind}: installed"
+        for kind in ("clock", "clock", "disk", "kill", "link", "partition", "pause")
     ]
     assert rules == [""] * 4
 
 
 def frozen() -> dict[str, Any]:
-    """Freeze the whole host of a worker while it works."""
+    """Freeze the whole host of a worker while it works, and let a fault begin there then."""
     with hosts(4) as made:
         spread(made)
         folder = Path(tempfile.mkdtemp(dir=ROOT))
         words = ("--backend", "ssh", "--inventory", str(made.path))
-        run = start(folder, "none", [], *words, time="9s")
+        run = start(folder, "none", ["pause:who=w2,at=1s,for=1s,every=0.5s"], *words, length="9s")
         history = folder / "runs" / "latest" / "history.jsonl"
-        until(lambda: run[0].poll() is not None or _worked(history), "w2 to work")
+        faults = history.with_name("faults.jsonl")
+        until(lambda: run[0].poll() is not None or _named(faults, "w2"), "a pause of w2")
         assert run[0].poll() is None, outcome(*run)
         made.place("h4").stop("test")
-        return outcome(*run) | {"log": (folder / "runs/latest/logs/w2.log").read_text()}
+        before = len(_ends(history, "w1"))
+        told = outcome(*run)
+        return told | {
+            "log": (folder / "runs/latest/logs/w2.log").read_text(),
+            "gap_s": _longest_gap_s(_ends(history, "w1")[before:]),
+        }
 
 
-def _worked(history: Path) -> bool:
-    return history.exists() and b'"w2"' in history.read_bytes()
+def _named(path: Path, name: str) -> bool:
+    return path.exists() and f'"{name}"'.encode() in path.read_bytes()
 
 
-def test_a_frozen_host_is_told_and_never_a_pass() -> None:
+def _ends(history: Path, worker: str) -> list[float]:
+    """Return when the ops of a worker ended, in seconds."""
+    ops = [json.loads(line) for line in history.read_bytes().splitlines(keepends=True)[:-1]]
+    return [op["time_ns"] / 1e9 for op in ops if op["worker"] == worker and op["type"] != "invoke"]
+
+
+def _longest_gap_s(times: Sequence[float]) -> float:
+    return max(later - earlier for earlier, later in itertools.pairwise(times))
+
+
+def test_a_frozen_host_is_told_never_a_pass_and_holds_nobody_else() -> None:
     found = inside(frozen)
+    assert found["gap_s"] < 3.0, "a look at a frozen host lasts until it is given up, 5 s"
     assert found["verdict"] == "unknown"
     assert found["code"] == 2
     texts = [entry["text"] for entry in found["unknown"] if entry["reason"] == "harness-error"]

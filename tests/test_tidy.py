@@ -19,6 +19,7 @@ MEDIAN_LINES_MAX = 200
 SHELLS = ("os.system(", "os.popen", "shell=True", "subprocess.getoutput", "create_subprocess_shell")
 MARKS = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|X" + r"XX|HA" + r"CK)\b")
 STARTED_BY_NAME = {
+    "harness.checking.sidebyside",
     "harness.cli",
     "harness.docker.agent",
     "harness.docker.envoy",
@@ -27,6 +28,7 @@ STARTED_BY_NAME = {
     "harness.local.main",
     "harness.local.probe",
     "harness.ssh.agent.main",
+    "harness.ssh.between",
     "harness.ssh.main",
     "harness.worker",
     "harness.schemas",

@@ -16,20 +16,31 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from harness import procfs
 from harness.clocks import Applied, Moment, Readings, Skew
+from harness.docker.door import Door
+from harness.docker.gauge import Gauge
 from harness.docker.mail import Mail
+from harness.docker.project import SILENCE_S
 from harness.docker.rules import Rules
+from harness.docker.shaper import Shaper
+from harness.docker.tracing import Tracing
 from harness.docker.volume import Volume
 from harness.local.orders import Orders
 from harness.node import ProcessId
+from harness.site import Burst
+from harness.trick import Hit
 from harness.vdso.clocks import VdsoClocks
 
-SILENCE_S = 5.0
+if TYPE_CHECKING:
+    from harness.middle import Middle
+
+FIRST = 1
+_LOOK_S = 0.0005
 _LINE_BYTES = 1 << 20
 
 
@@ -50,8 +61,14 @@ class Agent:
         self._orders = Orders(processes)
         self._owners: set[str] = set()
         self._rules = Rules()
+        self._shaper = Shaper()
+        self._gauge = Gauge()
+        self._door: Door | None = None
+        self._proxies: Middle | None = None
         self._mail = Mail(tell)
-        self._clocks = VdsoClocks(processes, self._orders)
+        # Beside somebody else's first process, which takes no signal to stop from in here.
+        self._tracing = Tracing() if os.getpid() != FIRST else None
+        self._clocks = VdsoClocks(processes, self._tracing or self._orders)
         self._volume = None if root is None else Volume(root)
 
     def hello(self) -> dict[str, int]:
@@ -67,17 +84,12 @@ class Agent:
         """Return pid and start time of every process of the node."""
         return [(process.pid, process.start) for process in processes()]
 
-    def thread_states(self) -> dict[int, str]:
-        """Return the kernel's state letter of every thread."""
-        states: dict[int, str] = {}
-        for process in processes():
-            states.update(procfs.thread_states(process.pid))
-        return states
-
-    def frozen_threads(self) -> tuple[int, int]:
-        """Return how many threads the node has, and how many of them look frozen."""
-        looks = [look for p in processes() for look in procfs.frozen_threads(p.pid)]
-        return len(looks), sum(looks)
+    def stopped_threads(self) -> tuple[int, int, int]:
+        """Return how many threads there are, how many are stopped, and are that or look frozen."""
+        here = processes()
+        states = [state for p in here for state in procfs.thread_states(p.pid).values()]
+        still = [look for p in here for look in procfs.still_threads(p.pid)]
+        return len(states), states.count(procfs.STOPPED), sum(still)
 
     def signal(self, number: int) -> None:
         """Send a signal to every process."""
@@ -92,6 +104,13 @@ class Agent:
         """Order every process to go on, unless another owner still stops the node."""
         self._owners.discard(owner)
         self._orders.resume(owner)
+
+    async def frozen(self, frozen: bool) -> None:
+        """Take note that the engine froze all processes, or thaws them when this is answered."""
+        reins = self._tracing or self._orders
+        while not frozen and reins.holding():  # noqa: ASYNC110 - for a millisecond, and seldom
+            await asyncio.sleep(_LOOK_S)
+        reins.frozen = frozen
 
     # ------------------------------------------------------------------ network
 
@@ -121,6 +140,30 @@ class Agent:
         """Close connections."""
         self._mail.close(connections)
 
+    def can_shape(self, seed: str) -> None:
+        """Do nothing where links can be made bad; `seed` says by which chance.  Raises OSError."""
+        self._shaper.prepare(seed)
+
+    async def shape(self, lines: Sequence[Sequence[Any]]) -> None:
+        """Make bad what goes from here over some pairs of addresses, and nothing else."""
+        await self._shaper.shape(lines)
+
+    async def forget(self, pairs: Sequence[Sequence[str]]) -> None:
+        """Lose what is held of some pairs of addresses."""
+        await self._shaper.forget(pairs)
+
+    def listen(self, number: int, indexes: Sequence[int]) -> int:
+        """Take in a burst of datagrams; return the port."""
+        return self._gauge.listen(number, indexes)
+
+    async def burst(self, *what: Any) -> None:
+        """Send a burst of datagrams; see `harness.docker.gauge`."""
+        await self._gauge.send(*what)
+
+    async def arrived(self, *what: Any) -> Mapping[int, Burst]:
+        """Return what became of a burst of datagrams."""
+        return await self._gauge.arrived(*what)
+
     async def reach(self, address: str, port: int, bound_s: float) -> str:
         """Connect to a port, and say how that ended."""
         try:
@@ -133,15 +176,55 @@ class Agent:
         writer.close()
         return "accepted"
 
+    # ----------------------------------------------------------------- messages
+
+    def door(self, name: str) -> None:
+        """Hand out sockets of this network to the other holders.  Raises OSError."""
+        if self._door is None:
+            self._door = Door(name)
+
+    @property
+    def _middle(self) -> "Middle":
+        """The proxies: in the hub alone, and only where a message is to be lost."""
+        from harness.docker.door import from_door
+        from harness.middle import Middle
+
+        if self._proxies is None:
+            self._proxies = Middle(from_door)
+        return self._proxies
+
+    async def stand(self, *where: Any) -> tuple[str, int]:
+        """Let a proxy stand between a worker and a server; return where on the worker."""
+        return await self._middle.stand(*where)
+
+    def arm(self, owner: str, trick: Mapping[str, Any], nodes: Sequence[str]) -> None:
+        """Play a trick on the next messages."""
+        self._middle.arm(owner, trick, nodes)
+
+    def disarm(self, owner: str) -> None:
+        """Play it no longer, and end the connections that it spoilt."""
+        self._middle.disarm(owner)
+
+    def hits(self, owner: str) -> Sequence[Hit]:
+        """Return what happened so far to the messages that an owner meant."""
+        return self._middle.hits(owner)
+
     # ----------------------------------------------------------- clocks and data
 
     def clocks_unavailable(self) -> str | None:
         """Return why no clock can be set here."""
-        return self._clocks.unavailable()
+        why = self._clocks.unavailable()
+        if why is None and self._tracing is not None:
+            first = ProcessId(FIRST, procfs.start_ticks(FIRST) or 0)
+            return self._tracing.unavailable(first)
+        return why
 
-    async def skew(self, owner: str, skew: Mapping[str, Any]) -> Moment:
+    async def skew(
+        self, owner: str, skew: Mapping[str, Any], since: Mapping[str, Any] | None = None
+    ) -> Moment:
         """Lie to every process about the time."""
-        return await self._clocks.skew(owner, msgspec.convert(skew, Skew))
+        then = None if since is None else msgspec.convert(since, Moment)
+        return await self._clocks.skew(owner, msgspec.convert(skew, Skew), then)
 
     async def true_clocks(self, owner: str) -> None:
         """Take an owner's lie back."""
@@ -170,10 +253,16 @@ class Agent:
     async def heal(self) -> None:
         """Undo everything that was ordered."""
         self._rules.remove()
+        if self._proxies is not None:
+            self._proxies.heal()
+        await self._shaper.remove()
         if self._volume is not None:
             self._volume.make_room()
-        for owner in list(self._owners):
-            self.resume(owner)
+        reins = self._tracing or self._orders
+        if self._owners or reins.frozen:  # who froze them thaws them; some may be stopped besides
+            reins.frozen = False
+            self._owners.clear()
+            self._orders.resume_all()
         for owner in self._clocks.owners():
             await self._clocks.true_clocks(owner)
 
@@ -260,7 +349,8 @@ async def main() -> None:
     agent = Agent(Path(sys.argv[1]) if len(sys.argv) > 1 else None)
     line = Line(agent)
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGCHLD, reap)
+    if os.getpid() == FIRST:
+        loop.add_signal_handler(signal.SIGCHLD, reap)
     loop.add_reader(0, line.read)
     silence = asyncio.create_task(line.listen_for_silence())
     tell({"event": "hello", **agent.hello()})

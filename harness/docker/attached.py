@@ -2,10 +2,12 @@
 
 The sidecar ends with the container.  So after each start of the server a new one is attached, which
 takes a container's start, and is told the rules again.  That gap is a problem of the run if a cut
-was to be in force in it, and always if somebody else than a fault caused it.
+or a bad link was to be in force in it, and always if somebody else than a fault caused it.
 
-From within a process space its first process can be neither stopped nor killed, so that is ordered
-from the engine: a pause is its freezer, an end and a start are those of the container.
+From within a process space its first process can be neither stopped nor killed by a signal.  So
+that is ordered from the engine: a pause is its freezer, or its signal to the first process while
+ours go to all others; an end and a start are those of the container.  It can be told to go on from
+within, and be traced, which is how its clock functions are exchanged.
 """
 
 import asyncio
@@ -13,25 +15,26 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from harness.docker.clocks import SidecarClocks
 from harness.docker.engine import EngineError, engine_does
 from harness.docker.process import how_ended
 from harness.docker.project import Project
 from harness.docker.sidecar import Sidecar
-from harness.node import ProcessId, Threads
+from harness.docker.stopping import Stopping
+from harness.node import ProcessId
 
-FROZEN = "frozen (by the engine's state, and each in /proc)"
 _SETTLE_S = 2.0
 _AGAIN_S = 3.0
 _RENEW_S = 30.0
 _POLL_S = 0.02
 
 
-class AttachedNode:
+class AttachedNode(Stopping):
     """A server of the user's own as a node; see `harness.node`.
 
     Its address is the name of its service, because the engine may give it another number at each
@@ -42,17 +45,19 @@ class AttachedNode:
     def __init__(
         self, project: Project, sidecar: Sidecar, renew: Callable[[str], Coroutine[Any, Any, bool]]
     ) -> None:
+        super().__init__(project.api, sidecar, lambda: (sidecar.server,))
         self.name = self.address = sidecar.name
         self.data = Path("/")
-        self.holder = sidecar
+        self.sidecar = sidecar
+        self.clocks = SidecarClocks(sidecar)
         self.renew = renew
         self.report: Callable[[str], None] = lambda _: None
         self.closing = False
         self.end_ordered = False
+        self.go = project.go
         self._api = project.api
-        self._owners: set[str] = set()
-        self._orders = ThreadPoolExecutor(1, thread_name_prefix=f"orders {self.name}")
         self._killing = threading.Lock()
+        self._signalled = False
 
     def spawn(
         self,
@@ -69,7 +74,7 @@ class AttachedNode:
     def state(self) -> dict[str, Any]:
         """Return what the engine knows of the container.  Raises EngineError."""
         with engine_does(f"the container of {self.name} cannot be looked at"):
-            state: dict[str, Any] = self._api.inspect_container(self.holder.server)["State"]
+            state: dict[str, Any] = self._api.inspect_container(self.sidecar.server)["State"]
         return state
 
     def begin(self) -> float | None:
@@ -81,77 +86,65 @@ class AttachedNode:
         runs = self.state()["Running"]
         if not runs:
             with engine_does(f"the container of {self.name} cannot be started"):
-                self._api.start(self.holder.server)
-        if runs and not self.holder.gone:
+                self._api.start(self.sidecar.server)
+        if runs and not self.sidecar.gone:
             return None
         alone_s = time.monotonic()
         self.attach()
         return alone_s
 
     def attach(self) -> None:
-        """Attach a sidecar, and freeze again what is meant to be frozen."""
-        self.holder.attach()
-        if self._owners:
-            self._order(self._api.pause)
+        """Attach a sidecar."""
+        self.sidecar.attach()
+        if self.freezer.frozen() and self.freezer.seen():
+            self.tell_frozen(frozen=True)
 
     def follow(self, log: Any, since: str) -> None:
         """Copy what the container prints to a file, until it ends."""
         began_s = datetime.fromisoformat(since[:19] + "+00:00").timestamp()
         with contextlib.suppress(Exception):  # the engine's stream may end in any way
-            for data in self._api.logs(
-                self.holder.server, stream=True, follow=True, since=int(began_s)
-            ):
-                log.write(data)
-                log.flush()
+            printed = self._api.logs(
+                self.sidecar.server, stream=True, follow=True, since=int(began_s)
+            )
+            with contextlib.closing(printed):
+                for data in printed:
+                    log.write(data)
+                    log.flush()
 
     # ---------------------------------------------------------------- processes
 
     def processes(self) -> list[ProcessId]:
         """All processes that live here now, by their pids in here."""
-        found: list[Any] = self._look("processes", [])
-        return [ProcessId(pid, start) for pid, start in found]
+        return [ProcessId(pid, start) for pid, start in self.peek("processes", [])]
 
-    def threads(self) -> Threads:
-        """Look at every thread here, and at the engine's state."""
-        total, frozen = self._look("frozen_threads", [0, 0])
-        return Threads(total, frozen if self.state()["Paused"] else 0, FROZEN)
+    def stop_by_signal(self, owner: str) -> None:
+        """Order every process to stop by SIGSTOP, the first one through the engine."""
+        super().stop_by_signal(owner)
+        self._signalled = True
+        self.freezer.signal("SIGSTOP", self.held)
 
-    def _look(self, call: str, nothing: Any) -> Any:
-        """Ask the sidecar; nothing lives where it is gone, or goes in the middle of the answer."""
-        try:
-            return nothing if self.holder.gone else self.holder.ask(call)
-        except OSError:
-            if self.holder.gone:
-                return nothing
-            raise
+    def resume(self, owner: str) -> None:
+        """Order all to go on, unless another owner still stops the node."""
+        super().resume(owner)
+        if self._signalled and not self.held():
+            self._signalled = False
+            # The engine may be about to send what was ordered before, so once more after that.
+            self.freezer.submit(lambda: self.holder.order("resume", owner))
 
     def kill(self, *, kindly: bool = False) -> None:
         """Order the end of the container; one order at a time."""
         self.end_ordered = True
-        if self._killing.acquire(blocking=False):
-            order = self._order(self._api.kill, "SIGTERM" if kindly else "SIGKILL")
-            order.add_done_callback(lambda _: self._killing.release())
+        if kindly:  # what is frozen would be thawed by it, and killed by nothing
+            self.freezer.signal("SIGTERM", lambda: True)
+        elif self._killing.acquire(blocking=False):
+            self.freezer.submit(self._kill)
 
-    def stop(self, owner: str) -> None:
-        """Order the engine to freeze the container."""
-        if not self._owners:
-            self._order(self._api.pause)
-        self._owners.add(owner)
-
-    def resume(self, owner: str) -> None:
-        """Order the engine to let it go on, unless another owner still stops it."""
-        if owner in self._owners:
-            self._owners.discard(owner)
-            if not self._owners:
-                self._order(self._api.unpause)
-
-    def held(self) -> bool:
-        """Whether any owner stops the node now."""
-        return bool(self._owners)
-
-    def _order(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        """Give an order to the engine after those before it; refusals show in what is looked at."""
-        return self._orders.submit(call, self.holder.server, *arguments)
+    def _kill(self) -> None:
+        try:
+            with contextlib.suppress(EngineError), engine_does(f"{self.name} cannot be killed"):
+                self._api.kill(self.sidecar.server, "SIGKILL")
+        finally:
+            self._killing.release()
 
 
 class Attachment:
@@ -169,7 +162,7 @@ class Attachment:
         """Begin; call `ended(how)` in the loop once it has ended for good."""
         self._loop, self._ended = loop, ended
         name = f"attached {self._node.name}"
-        threading.Thread(target=self._live, name=name, daemon=True).start()
+        self._node.go(self._live, name)
 
     def kill(self) -> None:
         """Order its end."""
@@ -198,11 +191,12 @@ class Attachment:
             self._tell_gap("was started", alone_s)
         while True:
             started = str(node.state()["StartedAt"])
-            follow = threading.Thread(target=node.follow, args=(log, started), daemon=True)
-            follow.start()
-            node.holder.await_end()
+            follow = node.go(partial(node.follow, log, started), f"log of {node.name}")
+            node.sidecar.await_end()
             lost_s = time.monotonic()
             state = self._settled(started)
+            if not state["Running"] or state["StartedAt"] != started:
+                node.freezer.forget(node.sidecar.server)
             if not state["Running"]:
                 follow.join(_SETTLE_S)
                 if node.closing or node.end_ordered or not self._runs_again():
@@ -244,5 +238,5 @@ class Attachment:
         gap_s = time.monotonic() - since_s
         node.report(
             f"server {node.name} {what}: another sidecar was attached, and for {gap_s:.2f} s no cut"
-            " was in force there"
+            " and no bad link was in force there"
         )

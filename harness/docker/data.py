@@ -29,6 +29,10 @@ class HeldFolder:
         """Write `data` at an offset."""
         self._ask("change", path, offset, base64.b64encode(data).decode())
 
+    def keep_secret(self, path: str, data: bytes) -> None:
+        """Write a file that nobody else may read."""
+        self._ask("keep_secret", path, base64.b64encode(data).decode())
+
     def cut(self, path: str, size: int) -> None:
         """Cut a file off at `size` bytes."""
         self._ask("cut", path, size)

@@ -26,6 +26,7 @@ Part = Literal["lock", "store"]
 _ASKED: Mapping[str, Any] = {
     "ready": str | None,
     "answers": str | None,
+    "know": None,
     "leader": str | None,
     "server_time": ServerTime | None,
     "store_log": Sequence[Accept],

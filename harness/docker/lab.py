@@ -11,30 +11,34 @@ import itertools
 import secrets
 import tarfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from harness import assemble
 from harness.backend import Proxying, Reached
-from harness.docker import reaper
-from harness.docker.agent import SILENCE_S
 from harness.docker.attached import AttachedNode
 from harness.docker.compose import Composed
 from harness.docker.distant import EnvoyLine, Part, view
+from harness.docker.door import DOORS
 from harness.docker.engine import connect
 from harness.docker.holder import Holder
-from harness.docker.images import node_image
+from harness.docker.images import known_as, node_image, runs_from, server_image
+from harness.docker.links import BadLinks
 from harness.docker.network import Cuts
 from harness.docker.node import DockerNode
-from harness.docker.project import Project
+from harness.docker.project import SILENCE_S, Project
+from harness.docker.proxies import Proxies
+from harness.docker.reaper import Reaper
 from harness.docker.sidecar import Sidecar
+from harness.servers import Parts
 from harness.spec import RunSpec
 from harness.target import Place, Target
 from harness.trick import Part as TrickPart
 
 HUB = "hub"
+_SHARED = "_doors"  # no node's name
 _THREADS = 8
 _REACH_MORE_S = 2.0
 
@@ -43,31 +47,40 @@ class DockerLab:
     """The nodes of one run; see `harness.backend.Lab`."""
 
     worker_argv: Sequence[str] = ("python", "-P", "-m", "harness.worker")
-    links = None
 
     def __init__(self, names: Sequence[str], spec: RunSpec, folder: Path) -> None:
         """Build all of it.  Raises EngineError; what was made till then goes with the reaper."""
-        api = connect()
-        image = node_image(api)
-        run = secrets.token_hex(4)
-        self._reaper = reaper.start(run)
-        composed = None if spec.compose is None else Composed(api, run, spec)
-        self._servers = {} if composed is None else composed.containers
-        self.project = Project(api, run, image, composed.network() if composed else None)
+        self._images = _images(spec)
+        with contextlib.ExitStack() as undone:
+            api = connect()
+            undone.callback(api.close)
+            for wanted in sorted(set(self._images.values())):
+                server_image(api, wanted)
+            image = node_image(api)
+            run = secrets.token_hex(4)
+            self._reaper = Reaper(run)
+            composed = None if spec.compose is None else Composed(api, run, spec)
+            self._composed = composed
+            self._servers = {} if composed is None else composed.containers
+            self.project = Project(api, run, image, composed.network() if composed else None)
+            undone.pop_all()
         self._holders: list[Holder] = []
+        self._mounts = [f"{self.project.volume(_SHARED)}:{DOORS}"]
         with ThreadPoolExecutor(_THREADS) as threads:
-            hub = threads.submit(Holder, self.project, HUB, disk=False)
+            hub = threads.submit(Holder, self.project, HUB, disk=False, mounts=self._mounts)
             made = list(threads.map(self._holder, names))
         self._hub = hub.result()
         self._holders.append(self._hub)
         self._ended = threading.Event()
         threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
         files = own_files(spec)
-        self.network = Cuts({holder.name: holder for holder in made}, self._hub)
+        self._named = {holder.name: holder for holder in made}
+        self.links = BadLinks(self._named, spec.seed)
+        self.network = Cuts(self._named, self._hub, self.links.forget)
         self.nodes: Mapping[str, DockerNode | AttachedNode] = {
-            holder.name: AttachedNode(self.project, holder, self.network.renew)
+            holder.name: AttachedNode(self.project, holder, self._renew)
             if isinstance(holder, Sidecar)
-            else DockerNode(self.project, holder, files=files)
+            else DockerNode(self.project, holder, files=files, image=self._images.get(holder.name))
             for holder in made
         }
         volumes = [bind for holder in made for bind in holder.binds]
@@ -76,12 +89,21 @@ class DockerLab:
         self._unseen = itertools.chain(_parts(spec))
 
     def _holder(self, name: str) -> Holder:
-        if name in self._servers:
-            holder: Holder = Sidecar(self.project, name, self._servers[name])
+        if self._composed is not None and name in self._servers:
+            holder: Holder = self._composed.attach(self.project, name)
         else:
-            holder = Holder(self.project, name)
+            holder = Holder(self.project, name, mounts=self._mounts)
         self._holders.append(holder)
         return holder
+
+    async def _renew(self, name: str) -> bool:
+        """Tell a node all again that is in force there; return whether anything is."""
+        cut = await self.network.renew(name)
+        bad = await self.links.renew(name)
+        node = self.nodes[name]
+        if isinstance(node, AttachedNode):
+            await node.clocks.renew()  # who lies tells of the gap itself
+        return cut or bad
 
     def watch(self, report: Callable[[str], None]) -> None:
         """Report what is amiss with servers of the user's own; see `harness.backend.Watchful`."""
@@ -102,12 +124,13 @@ class DockerLab:
         while not self._ended.wait(SILENCE_S / 4):
             for holder in self._holders:
                 holder.order("beat")
+            self._reaper.beat()
 
     def proxies(
         self, workers: Sequence[str], places: Mapping[TrickPart, Sequence[Place]]
-    ) -> Proxying | None:
-        """Return None: no proxies stand between containers."""
-        return None
+    ) -> Proxying:
+        """Return the proxies, which stand on the workers' nodes."""
+        return Proxies(self._hub, self._named, workers, places)
 
     def distant(self, target: Target) -> Target:
         """Return the target, asked by the envoy.  Called for the lock first, then for the store."""
@@ -121,18 +144,40 @@ class DockerLab:
         )
         return reached
 
+    @property
+    def attached(self) -> Collection[str]:
+        """The servers that compose brought up."""
+        return self._servers.keys()
+
+    def facts(self) -> Mapping[str, str]:
+        """Return which image each server runs from; see `harness.backend.Factual`."""
+        api = self.project.api
+        used: dict[str, list[str]] = {}
+        for name, image in self._images.items():
+            if name not in self._servers:
+                used.setdefault(known_as(api, image), []).append(name)
+        for name, container in self._servers.items():
+            used.setdefault(runs_from(api, container), []).append(name)
+        return {f"image of {', '.join(names)}": image for image, names in used.items()}
+
     def close(self) -> None:
         """End everything, and wait until it is removed."""
         self._ended.set()
-        for node in self._attached():
-            node.closing = True
+        for attached in self._attached():
+            attached.closing = True
+        for node in self.nodes.values():  # nothing that is frozen can end
+            node.freezer.thaw_for_good()
         self._envoy.close()
         for holder in self._holders:
             holder.close()
-        assert self._reaper.stdin is not None
-        self._reaper.stdin.close()
-        self._reaper.wait()
-        self.project.api.close()
+        self._reaper.finish()
+        self.project.close()
+
+
+def _images(spec: RunSpec) -> dict[str, str]:
+    """Return the images of the user's own, by the server that is to run from each."""
+    servers = Parts(*assemble.targets(spec)).servers
+    return {server.name: server.image for server in servers if server.image is not None}
 
 
 def _parts(spec: RunSpec) -> dict[Part, dict[str, Any]]:

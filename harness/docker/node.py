@@ -8,11 +8,10 @@ one of that space.
 
 import signal
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 from harness.docker.clocks import HolderClocks
 from harness.docker.data import HeldFolder
@@ -21,8 +20,8 @@ from harness.docker.holder import Holder
 from harness.docker.images import inside, program_image
 from harness.docker.process import ContainerProcess
 from harness.docker.project import Project
-from harness.node import ProcessId, Threads
-from harness.procfs import STOPPED
+from harness.docker.stopping import Stopping
+from harness.node import ProcessId
 
 PYTHON = "python"
 
@@ -36,7 +35,7 @@ class Command:
     cwd: str | None
 
 
-class DockerNode(HeldFolder):
+class DockerNode(Stopping, HeldFolder):
     """A node of a run; see `harness.node`."""
 
     def __init__(
@@ -46,21 +45,25 @@ class DockerNode(HeldFolder):
         *,
         binds: Sequence[str] = (),
         files: bytes | None = None,
+        image: str | None = None,
     ) -> None:
-        """`binds` are more volumes, `files` a tar archive, for every container that joins."""
+        """`binds` are more volumes, `files` a tar archive, for every container that joins.
+
+        `image`, of the user's own, is what a command here is given to as it stands.
+        """
+        super().__init__(project.api, holder, lambda: tuple(self._living))
         self.name = holder.name
         self.address = holder.address
         self.data = holder.root / "data"
-        self.holder = holder
         self.clocks = HolderClocks(holder)
         self._project = project
         self._binds = [*holder.binds, *binds]
         self._files = files
+        self._image = image
         self._names = count(1)
         self._ready: tuple[Command, str] | None = None
-        self._starting = 0
+        self._living: set[str] = set()
         self._changing = threading.Lock()
-        self._owners: set[str] = set()
         self._fillers = set()
 
     def spawn(
@@ -75,30 +78,19 @@ class DockerNode(HeldFolder):
         """Start a process here, as a container of its own, in threads.  Raises OSError."""
         environment = tuple(sorted((env or {}).items()))
         command = Command(tuple(argv), environment, None if cwd is None else str(cwd))
-        with self._changing:
-            self._starting += 1
         return ContainerProcess(
-            self._project.api,
+            self._project,
             lambda: self._container(command, pipes=pipes),
             self.kill,
             log,
             pipes=pipes,
-            started=self._once(self._is_started),
+            began=self._living.add,
+            ended=self._is_over,
         )
 
-    def _once(self, call: Callable[[], None]) -> Callable[[], None]:
-        called = threading.Event()
-
-        def first() -> None:
-            if not called.is_set():
-                called.set()
-                call()
-
-        return first
-
-    def _is_started(self) -> None:
-        with self._changing:
-            self._starting -= 1
+    def _is_over(self, container: str) -> None:
+        self._living.discard(container)
+        self.freezer.forget(container)
 
     def _container(self, command: Command, *, pipes: bool) -> str:
         """Return a container for a command: the last one, if it ran the same, else a new one."""
@@ -114,7 +106,7 @@ class DockerNode(HeldFolder):
 
     def _make(self, command: Command, *, pipes: bool) -> str:
         api, project = self._project.api, self._project
-        argv, image = self._argv(command.argv)
+        entrypoint, argv, image = self._argv(command.argv)
         join = f"container:{self.holder.container}"
         # A relative path to a file of the user's own means the same there.
         here = None if self._files is None else str(Path.cwd())
@@ -122,8 +114,8 @@ class DockerNode(HeldFolder):
         with engine_does(f"no container can be made on {self.name}"):
             made = api.create_container(
                 image,
-                argv[1:],
-                entrypoint=argv[:1],
+                argv,
+                entrypoint=entrypoint,
                 name=project.name(self.name, str(next(self._names))),
                 environment={key: inside(text) for key, text in command.env},
                 working_dir=command.cwd or here,
@@ -135,10 +127,15 @@ class DockerNode(HeldFolder):
                 api.put_archive(made["Id"], "/", self._files)
         return str(made["Id"])
 
-    def _argv(self, argv: Sequence[str]) -> tuple[list[str], str]:
-        """Return a command as it is right in a container, and the image that can run it."""
+    def _argv(self, argv: Sequence[str]) -> tuple[list[str] | None, list[str], str]:
+        """Return a command as it is right in a container, and the image that can run it.
+
+        The program comes apart, as what replaces the image's own entrypoint, or is None.
+        """
         import sys
 
+        if self._image is not None:
+            return None, list(argv), self._image
         program, image = argv[0], self._project.image
         words = [inside(word) for word in argv]
         if program == sys.executable:
@@ -148,42 +145,20 @@ class DockerNode(HeldFolder):
             if not path.is_file():
                 raise EngineError(f"there is no program {program}")
             image = program_image(self._project.api, image, path)
-        return words, image
+        return words[:1], words[1:], image
 
     # ---------------------------------------------------------------- processes
 
     def processes(self) -> list[ProcessId]:
         """All processes that live here now, by their pids in here."""
-        found: list[Any] = self._look("processes", [])
-        return [ProcessId(pid, start) for pid, start in found]
-
-    def threads(self) -> Threads:
-        """Look at every thread here, in the holder's /proc."""
-        states = list(self._look("thread_states", {}).values())
-        return Threads(len(states), states.count(STOPPED))
-
-    def _look(self, call: str, nothing: Any) -> Any:
-        """Ask the holder; nothing lives on a node whose holder is gone."""
-        return nothing if self.holder.gone else self.holder.ask(call)
+        return [ProcessId(pid, start) for pid, start in self.peek("processes", [])]
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to every process that lives here."""
         self.holder.order("signal", int(number))
 
     def kill(self, *, kindly: bool = False) -> None:
-        """Order every process to end."""
+        """Order every process to end; what is frozen and killed dies at its thaw."""
         self.signal(signal.SIGTERM if kindly else signal.SIGKILL)
-
-    def stop(self, owner: str) -> None:
-        """Order every process to stop."""
-        self._owners.add(owner)
-        self.holder.order("stop", owner)
-
-    def resume(self, owner: str) -> None:
-        """Order every process to go on, unless another owner still stops the node."""
-        self._owners.discard(owner)
-        self.holder.order("resume", owner)
-
-    def held(self) -> bool:
-        """Whether any owner stops the node now."""
-        return bool(self._owners)
+        if not kindly:
+            self.freezer.thaw()

@@ -12,9 +12,10 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from harness.docker.engine import EngineError, engine_does
+from harness.docker.project import Project
 from harness.docker.streams import OUT, Streams
 
 _READ_BYTES = 1 << 16
@@ -43,30 +44,30 @@ class ContainerProcess:
 
     def __init__(
         self,
-        api: Any,
+        project: Project,
         make: Callable[[], str],
         end: Callable[[], None],
         log: Path,
         *,
         pipes: bool,
-        started: Callable[[], None],
+        began: Callable[[str], None],
+        ended: Callable[[str], None],
     ) -> None:
         """`make` returns a container to start, `end` ends all that runs there.
 
-        `started` is called from a thread, as soon as it was started or could not be.
+        `began` (right before its start) and `ended` are told which container it is, in a thread.
         """
-        self._api = api
+        self._api = project.api
         self._end = end
-        self._started = started
+        self._began = began
+        self._ended = ended
         self._pipes = _Pipes.made() if pipes else _Pipes()
         self.stdin, self.stdout = self._pipes.stdin, self._pipes.stdout
         self._telling = threading.Lock()
         self._tell: Callable[[str], None] | None = None
         self._how: str | None = None
         file = log.open("ab")
-        threading.Thread(
-            target=self._live, args=(make, file), name="container", daemon=True
-        ).start()
+        project.go(lambda: self._live(make, file), "container")
 
     def watch(self, loop: asyncio.AbstractEventLoop, ended: Callable[[str], None]) -> None:
         """Call `ended(how)` in the loop once it has ended."""
@@ -92,8 +93,6 @@ class ContainerProcess:
             except EngineError as error:
                 log.write(f"winkle: {error}\n".encode())
                 how = "no start at all"
-            finally:
-                self._started()
         # Before the end is told: what it said last must be there to be read.
         if self._pipes.to_them >= 0:
             os.close(self._pipes.to_them)
@@ -107,9 +106,9 @@ class ContainerProcess:
         container = make()
         streams = Streams(self._api, container)
         try:
+            self._began(container)
             with engine_does("the container cannot be started"):
                 self._api.start(container)
-            self._started()
             if self._pipes.from_them >= 0:
                 threading.Thread(
                     target=_carry, args=(self._pipes.from_them, streams), daemon=True
@@ -123,6 +122,7 @@ class ContainerProcess:
             with engine_does("the end of the container cannot be told"):
                 code = int(self._api.wait(container, timeout=_END_S)["StatusCode"])
         finally:
+            self._ended(container)
             streams.close()
         return how_ended(code)
 

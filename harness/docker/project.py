@@ -1,12 +1,16 @@
 """What belongs to one run in the engine, by name and by label."""
 
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from harness.docker.engine import OWNER_LABEL, RUN_LABEL, engine_does, owner
 
 DISK_BYTES = 1 << 30
+SILENCE_S = 5.0  # a harness that is silent for longer is taken for stuck
 PROJECT_LABEL = "com.docker.compose.project"
+_LATE_S = 10.0  # of each thread; the engine has answered by then, or never will
 
 
 def run_name(run: str) -> str:
@@ -36,6 +40,7 @@ class Project:
         self.run = run
         self.image = image
         self.labels = labels(run)
+        self._threads: list[threading.Thread] = []
         self.network = network or run_name(run)
         # Kernels from 6.15 on have it; an engine on another machine is not asked.
         self.knows_rto_max = Path("/proc/sys/net/ipv4/tcp_rto_max_ms").exists()
@@ -49,6 +54,19 @@ class Project:
                 labels=self.labels,
                 check_duplicate=True,
             )
+
+    def go(self, work: Callable[[], None], name: str) -> threading.Thread:
+        """Let work that talks to the engine go on in a thread of its own."""
+        thread = threading.Thread(target=work, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+        return thread
+
+    def close(self) -> None:
+        """Hang up, once no work talks to the engine any more: a call after that leaks a socket."""
+        for thread in self._threads:
+            thread.join(_LATE_S)
+        self.api.close()
 
     def name(self, *parts: str) -> str:
         """Return the name of a container or volume of this run."""

@@ -11,6 +11,7 @@ import socket
 from collections.abc import Sequence
 
 from harness.local import netfilter as nft
+from harness.local.netlink import Message
 
 _IP = 2
 _TABLE = "winkle"
@@ -30,6 +31,7 @@ class Rules:
         """Make the table, with nothing cut.  Raises OSError where the kernel cannot."""
         if self._now is not None:
             return
+        self._remove_table()  # of a sidecar that was killed
         self._netfilter.commit(
             [
                 nft.table(_IP, _TABLE),
@@ -72,7 +74,7 @@ class Rules:
             _SILENT: frozenset(map(socket.inet_aton, silent)),
             _TOLD: frozenset(map(socket.inet_aton, told)),
         }
-        messages: list[nft.Message] = []
+        messages: list[Message] = []
         for name, keys in wanted.items():
             messages += nft.delete_elements(_IP, _TABLE, name, self._now[name] - keys)
             messages += nft.add_elements(_IP, _TABLE, name, keys - self._now[name])
@@ -90,5 +92,8 @@ class Rules:
         """Remove the table, if there is one; whatever comes."""
         if self._now is not None:
             self._now = None
-            with contextlib.suppress(OSError):
-                self._netfilter.commit([nft.no_table(_IP, _TABLE)])
+            self._remove_table()
+
+    def _remove_table(self) -> None:
+        with contextlib.suppress(OSError):
+            self._netfilter.commit([nft.no_table(_IP, _TABLE)])

@@ -17,6 +17,7 @@ from harness.docker.engine import (
     engine_does,
     owner_is_dead,
 )
+from harness.docker.images import drop_old
 from harness.docker.project import PROJECT_LABEL, composed_name
 
 _THREADS = 8
@@ -28,6 +29,13 @@ def remove(api: Any, runs: Iterable[str]) -> int:
     Raises EngineError when something could not be removed.
     """
     return sum(_remove(api, run) for run in runs)
+
+
+def thaw(api: Any, run: str) -> None:
+    """Let everything of a run go on that the engine froze.  Raises EngineError."""
+    with engine_does(f"what is frozen of run {run} cannot be thawed"):
+        frozen = _both(run, lambda only: api.containers(filters=only | {"status": "paused"}))
+        _each([container["Id"] for container in frozen], api.unpause)
 
 
 def dead_runs(api: Any) -> list[str]:
@@ -105,14 +113,20 @@ def _each(things: list[str], remove_one: Callable[[str], Any]) -> None:
 
 
 def heal() -> list[str]:
-    """Remove what dead runs left, if there is an engine; return one line for each run."""
+    """Remove what dead runs left, if there is an engine; return one line for each run.
+
+    Old images of ours go as well, which is no undoing, and is not told.
+    """
     try:
         api = connect()
     except EngineError:
         return []
     try:
-        return [f"{run}: removed the containers of a dead run" for run in sweep(api)]
+        told = [f"{run}: removed the containers of a dead run" for run in sweep(api)]
+        drop_old(api)
     except EngineError as error:
         return [f"containers: {error}"]
+    else:
+        return told
     finally:
         api.close()

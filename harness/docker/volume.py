@@ -39,6 +39,9 @@ class Volume(Folder):
             case "change":
                 path, offset, data = arguments
                 return self.change(path, offset, base64.b64decode(data))
+            case "keep_secret":
+                path, data = arguments
+                return self.keep_secret(path, base64.b64decode(data))
             case "put_back":
                 copy, aside = arguments
                 self.put_back(copy, aside=aside)

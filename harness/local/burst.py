@@ -7,6 +7,7 @@ packet engine says that it did is not asked.
 import contextlib
 import itertools
 import select
+import socket
 import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,11 +17,45 @@ from statistics import median
 from harness.local.post import Post
 from harness.site import Burst, Pair
 
-_STAMP = struct.Struct("=4sQId")
+QUIET_S = 0.05  # doubles come after
+_STAMP = struct.Struct("=4sQIId")
 _MARK = b"wkb1"
 _HEADER_BYTES = 28  # of UDP and IPv4
-_QUIET_S = 0.05
 _rounds = itertools.count(1)
+
+
+def stamped(number: int, index: int, i: int, size_bytes: int) -> bytes:
+    """Return the datagram `i` over the pair `index` of the burst `number`; it says when it left."""
+    data = _STAMP.pack(_MARK, number, index, i, time.monotonic())
+    return data + b"\0" * max(0, size_bytes - _STAMP.size - _HEADER_BYTES)
+
+
+class Arrivals:
+    """What arrived of the burst `number`, by the index of its pair."""
+
+    def __init__(self, number: int, indexes: Sequence[int]) -> None:
+        self._number = number
+        self._arrived: dict[int, list[tuple[int, float, float]]] = {i: [] for i in indexes}
+
+    def take(self, receiver: socket.socket) -> None:
+        """Take in what is waiting at a socket."""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                data = receiver.recv(2048)
+                now = time.monotonic()
+                if data[:4] != _MARK or len(data) < _STAMP.size:
+                    continue
+                _, number, index, i, sent = _STAMP.unpack_from(data)
+                if number == self._number and index in self._arrived:
+                    self._arrived[index].append((i, sent, now))
+
+    def count(self) -> int:
+        """Return how many datagrams arrived so far."""
+        return sum(map(len, self._arrived.values()))
+
+    def told(self, count: int, size_bytes: int) -> dict[int, Burst]:
+        """Return what became of the `count` datagrams over each pair."""
+        return {i: outcome(count, size_bytes, each) for i, each in self._arrived.items()}
 
 
 def burst(
@@ -33,13 +68,12 @@ def burst(
 ) -> dict[Pair, Burst]:
     """Send `count` datagrams over each pair, `gap_s` apart, and wait `wait_s` for the last."""
     number = next(_rounds)
-    arrivals: dict[Pair, list[tuple[int, float, float]]] = {pair: [] for pair in pairs}
-    by_address = {(posts[a].datagram_address, b): (a, b) for a, b in pairs}
+    arrivals = Arrivals(number, range(len(pairs)))
     takes: dict[int, Callable[[], None]] = {}
     poll = select.poll()
     for name in {far for _, far in pairs}:
         receiver = posts[name].datagrams
-        takes[receiver.fileno()] = partial(_take, posts[name], name, number, by_address, arrivals)
+        takes[receiver.fileno()] = partial(arrivals.take, receiver)
         poll.register(receiver, select.POLLIN)
 
     def receive(until_s: float, enough: Callable[[], bool] = lambda: False) -> None:
@@ -47,40 +81,21 @@ def burst(
             for fd, _ in poll.poll(left_s * 1000):
                 takes[fd]()
 
-    padding = b"\0" * max(0, size_bytes - _STAMP.size - _HEADER_BYTES)
     began = time.monotonic()
     for i in range(count):
-        for near, far in pairs:
-            data = _STAMP.pack(_MARK, number, i, time.monotonic()) + padding
-            posts[near].send(data, posts[far])
+        for index, (near, far) in enumerate(pairs):
+            posts[near].send(stamped(number, index, i, size_bytes), posts[far])
         receive(began + (i + 1) * gap_s)
     whole = count * len(pairs)
     last = time.monotonic() + wait_s
-    receive(last, lambda: sum(map(len, arrivals.values())) >= whole)
-    receive(min(last, time.monotonic() + _QUIET_S))  # doubles come after
-    return {pair: _told(count, size_bytes, arrived) for pair, arrived in arrivals.items()}
+    receive(last, lambda: arrivals.count() >= whole)
+    receive(min(last, time.monotonic() + QUIET_S))
+    told = arrivals.told(count, size_bytes)
+    return {pair: told[index] for index, pair in enumerate(pairs)}
 
 
-def _take(
-    post: Post,
-    name: str,
-    number: int,
-    by_address: Mapping[tuple[tuple[str, int], str], Pair],
-    arrivals: Mapping[Pair, list[tuple[int, float, float]]],
-) -> None:
-    with contextlib.suppress(BlockingIOError):
-        while True:
-            data, sender = post.datagrams.recvfrom(2048)
-            now = time.monotonic()
-            pair = by_address.get((sender, name))
-            if pair is None or data[:4] != _MARK or len(data) < _STAMP.size:
-                continue
-            _, burst_number, i, sent = _STAMP.unpack_from(data)
-            if burst_number == number:
-                arrivals[pair].append((i, sent, now))
-
-
-def _told(count: int, size_bytes: int, arrived: Sequence[tuple[int, float, float]]) -> Burst:
+def outcome(count: int, size_bytes: int, arrived: Sequence[tuple[int, float, float]]) -> Burst:
+    """Return what became of `count` datagrams: which arrived, when each was sent and got."""
     firsts: dict[int, tuple[float, float]] = {}
     swapped, highest = 0, -1
     for i, sent, got in arrived:

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from harness.local import namespaces as ns
 
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 _FLAGS = ns.MS_NOSUID | ns.MS_NODEV
 _SIZE = "50%"
 _TRIES = 100
@@ -63,6 +64,12 @@ class Folder:
         """Write `data` at an offset."""
         with (self.data / path).open("r+b") as file:
             file.seek(offset)
+            file.write(data)
+
+    def keep_secret(self, path: str, data: bytes) -> None:
+        """Write a file, in a folder that may have to be made, which nobody else may read."""
+        Path(path).parent.mkdir(mode=0o700, exist_ok=True)
+        with os.fdopen(os.open(path, _NEW, 0o600), "wb") as file:
             file.write(data)
 
     def cut(self, path: str, size: int) -> None:

@@ -1,10 +1,10 @@
 """`python -m harness.local.engine SEED PORT...`: the packet engine, which makes links bad.
 
-The kernel at hand may have no netem, so packets of chosen pairs are taken where they leave the
-bridge towards their receiver (a u32 filter on the port's egress that redirects into a spare pair of
-interfaces), held, dropped, doubled or swapped here, and put on the receiver's port.  Taking them
-behind the bridge means that a cut is decided before: a bad link does not bypass it.  All other
-traffic stays in the kernel.  Large frames stay whole: they carry their virtio header.
+The kernel at hand may have no netem, so packets of chosen pairs are taken where they leave an
+interface, held, dropped, doubled or swapped here, and put on that interface again.  In a sandbox
+that is the receiver's port of the bridge: behind the bridge a cut is decided before, so a bad link
+does not bypass it.  In a container it is the sender's own interface, and the receiver cuts.  All
+other traffic stays in the kernel.  Large frames stay whole: they carry their virtio header.
 
 One JSON line in, one out: `{"lines": [[from, to, shape], ...]}` says what is bad from now on, by
 address; `{"forget": [[from, to], ...]}` loses what is on the way over these pairs.  The answer is
@@ -20,28 +20,25 @@ import select
 import socket
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from harness.local.line import Line
+from harness.local.redirect import OUT_OF, Key, Redirect
 from harness.shape import Shape
 
 _VNET_HEADER, _QDISC_BYPASS = 15, 20
 _SOL_PACKET = 263
 _IPV4 = 0x0800
 _OUTGOING = 4
-_EGRESS = 0xFFFFFFF3
 # Where the two IPv4 addresses lie in a frame: virtio header, Ethernet header, then 12 bytes.
 _ADDRESSES = slice(10 + 14 + 12, 10 + 14 + 20)
 _FRAME_BYTES_MAX = 1 << 17
 _BUFFER_BYTES = 16 << 20
 _AT_ONCE = 64  # then others get their turn
 _ALL = 1 << 20
-_INTO, _OUT_OF = "winkle-in", "winkle-out"
-
-Key = bytes  # source and destination address of a packet
 
 
 def key(source: str, destination: str) -> Key:
@@ -52,62 +49,39 @@ def key(source: str, destination: str) -> Key:
 class Tap:
     """The kernel's part: which packets come to us, and where they go out again."""
 
-    def __init__(self, ports: Mapping[bytes, str]) -> None:
-        """`ports` names the port of each receiver's address.  Raises OSError."""
-        from pyroute2 import IPRoute
-
-        self._links = IPRoute()
-        self._links.link("add", ifname=_INTO, kind="veth", peer={"ifname": _OUT_OF})
-        for name in (_INTO, _OUT_OF):
-            self._links.link("set", index=socket.if_nametoindex(name), state="up", arp=False)
-        self._into = socket.if_nametoindex(_INTO)
-        self._port_index = {address: socket.if_nametoindex(p) for address, p in ports.items()}
-        for index in self._port_index.values():
-            self._links.tc("add", "clsact", index)
-        self.frames = _packet_socket(_OUT_OF, _IPV4)
+    def __init__(self, ports: Iterable[str], port_of: Callable[[bytes], str]) -> None:
+        """`port_of` says which of `ports` leads to a receiver's address.  Raises OSError."""
+        listed = list(ports)
+        self._redirect = Redirect(listed)
+        self._port_of = port_of
+        self.frames = _packet_socket(OUT_OF, _IPV4)
         self.frames.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
-        self._outlets = {address: _packet_socket(port, 0) for address, port in ports.items()}
-        for outlet in self._outlets.values():
+        self._ports = {port: _packet_socket(port, 0) for port in listed}
+        for outlet in self._ports.values():
             # Not through the egress filter again: it would come back here for ever.
             outlet.setsockopt(_SOL_PACKET, _QDISC_BYPASS, 1)
+        self._outlets: dict[Key, socket.socket] = {}
 
     def take(self, pair: Key) -> None:
         """Take the packets of a pair from now on.  Raises OSError."""
-        self._filter("add-filter", pair)
+        port = self._port_of(pair[4:])
+        self._outlets[pair] = self._ports[port]
+        self._redirect.take(pair, port)
 
     def leave(self, pair: Key) -> None:
-        """Leave the packets of a pair to the kernel."""
-        self._filter("del-filter", pair)
+        """Leave the packets of a pair to the kernel.  Raises OSError."""
+        self._redirect.leave(pair)
 
-    def _filter(self, command: str, pair: Key) -> None:
-        from pyroute2.netlink.exceptions import NetlinkError
-
-        action = {
-            "kind": "mirred",
-            "direction": "egress",
-            "action": "redirect",
-            "ifindex": self._into,
-        }
-        source, destination = pair[:4], pair[4:]
-        try:
-            self._links.tc(
-                command,
-                "u32",
-                index=self._port_index[destination],
-                parent=_EGRESS,
-                protocol=_IPV4,
-                prio=1 + source[3],  # one a source: deleting takes all filters of a priority
-                target=0,
-                keys=[f"0x{source.hex()}/0xffffffff+12"],
-                action=action,
-            )
-        except NetlinkError as error:
-            raise OSError(error.code, f"{command}: {os.strerror(error.code)}") from error
+    def close(self) -> None:
+        """Leave all packets to the kernel.  Raises OSError."""
+        self._redirect.close()
+        for opened in (self.frames, *self._ports.values()):
+            opened.close()
 
     def deliver(self, frame: bytes) -> None:
         """Put a frame on its receiver's port; a full port loses it, as a network does."""
         with contextlib.suppress(OSError):
-            self._outlets[frame[_ADDRESSES][4:]].send(frame)
+            self._outlets[frame[_ADDRESSES]].send(frame)
 
     def receive(self, most: int) -> Iterable[bytes]:
         """Yield the frames that are waiting."""
@@ -116,7 +90,7 @@ class Tap:
                 frame, address = self.frames.recvfrom(_FRAME_BYTES_MAX)
             except BlockingIOError:
                 return
-            if address[2] != _OUTGOING and frame[_ADDRESSES][4:] in self._outlets:
+            if address[2] != _OUTGOING and frame[_ADDRESSES] in self._outlets:
                 yield frame
 
 
@@ -189,32 +163,52 @@ class Engine:
         return orders in ready
 
 
-def main(seed: str, ports: Mapping[bytes, str]) -> int:
-    """Say whether this kernel can do it, then obey until standard input ends."""
-    try:
-        tap = Tap(ports)
-        probe = (next(iter(ports)) * 2)[:8]
-        tap.take(probe)
-        tap.leave(probe)
-    except OSError as error:
-        _answer({"error": str(error)})
-        return 1
-    _answer({})
+def serve(tap: Tap, seed: str, orders: int, answer: Callable[[Mapping[str, str]], None]) -> None:
+    """Obey what comes as lines from a file descriptor, until it ends; then leave all packets."""
     engine = Engine(tap, seed)
+    try:
+        _obey(engine, orders, answer)
+        engine.obey({"lines": []})
+    finally:
+        tap.close()
+
+
+def _obey(engine: Engine, orders: int, answer: Callable[[Mapping[str, str]], None]) -> None:
     said = b""
     while True:
-        if not engine.step(0):
+        if not engine.step(orders):
             continue
-        data = os.read(0, 1 << 16)
+        data = os.read(orders, 1 << 16)
         if not data:
-            return 0
+            return
         *lines, said = (said + data).split(b"\n")
         for line in lines:
             try:
                 engine.obey(json.loads(line))
-                _answer({})
+                answer({})
             except OSError as error:
-                _answer({"error": str(error)})
+                answer({"error": str(error)})
+
+
+def tried(ports: Iterable[str], port_of: Callable[[bytes], str], receiver: bytes) -> Tap:
+    """Return a tap that has been tried once.  Raises OSError where this kernel cannot."""
+    tap = Tap(ports, port_of)
+    probe = receiver * 2
+    tap.take(probe)
+    tap.leave(probe)
+    return tap
+
+
+def main(seed: str, ports: Mapping[bytes, str]) -> int:
+    """Say whether this kernel can do it, then obey until standard input ends."""
+    try:
+        tap = tried(ports.values(), ports.__getitem__, next(iter(ports)))
+    except OSError as error:
+        _answer({"error": str(error)})
+        return 1
+    _answer({})
+    serve(tap, seed, 0, _answer)
+    return 0
 
 
 def _answer(record: Mapping[str, str]) -> None:

@@ -8,7 +8,7 @@ import json
 import select
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
@@ -19,21 +19,22 @@ from harness.errors import HarnessError
 from harness.local.burst import burst
 from harness.local.lab import LocalNode
 from harness.local.post import Post
-from harness.shape import Shape, together
+from harness.shape import Shape
+from harness.shaping import Shaping
 from harness.site import Burst, Pair
 
 ANSWER_S = 10.0  # an order takes milliseconds, the start a second; but a machine may be busy
 
 
-class BadLinks:
-    """The links of a lab.  What several owners want of one pair adds up."""
+class BadLinks(Shaping):
+    """The links of a lab; see `harness.site.Links`."""
 
     def __init__(self, nodes: Mapping[str, LocalNode], seed: int, log: Path) -> None:
+        super().__init__()
         self._nodes = nodes
         self._posts: dict[str, Post] = {}
         self._seed = seed
         self._log = log
-        self._orders: dict[str, tuple[frozenset[Pair], Shape]] = {}
         self._engine: subprocess.Popen[bytes] | None = None
         self._trouble: str | None = None
         # Orders are answered one by one, and bursts take their time: the loop waits for neither.
@@ -55,19 +56,6 @@ class BadLinks:
                 self._trouble = f"this kernel cannot redirect packets: {error}"
         return self._trouble
 
-    async def shape(self, owner: str, pairs: Iterable[Pair], shape: Shape) -> None:
-        """Make pairs bad; see `harness.site.Links`.  Raises OSError, HarnessError."""
-        await self._change({**self._orders, owner: (frozenset(pairs), shape)})
-
-    async def unshape(self, owner: str) -> None:
-        """Undo the shaping of an owner."""
-        if owner in self._orders:
-            await self._change({name: o for name, o in self._orders.items() if name != owner})
-
-    def shaped_now(self, but: str | None = None) -> Mapping[Pair, Shape]:
-        """All pairs that any owner has ordered bad, with all that was ordered; `but` one owner."""
-        return _united({owner: o for owner, o in self._orders.items() if owner != but})
-
     async def forget(self, pairs: frozenset[Pair]) -> None:
         """Lose what is held of pairs that were cut."""
         if lost := pairs & self.shaped_now().keys():
@@ -83,10 +71,9 @@ class BadLinks:
         send = partial(burst, self._posts, pairs, count, size_bytes, gap_s, wait_s)
         return await loop.run_in_executor(self._bursting, send)
 
-    async def _change(self, orders: dict[str, tuple[frozenset[Pair], Shape]]) -> None:
-        lines = [[*self._addresses(pair), asdict(shape)] for pair, shape in _united(orders).items()]
+    async def _tell(self, bad: Mapping[Pair, Shape]) -> None:
+        lines = [[*self._addresses(pair), asdict(shape)] for pair, shape in bad.items()]
         await self._ask({"lines": lines})
-        self._orders = orders
 
     def _addresses(self, pair: Pair) -> list[str]:
         return [self._nodes[name].address for name in pair]
@@ -114,11 +101,3 @@ class BadLinks:
             raise HarnessError(f"the packet engine does not answer; see {self._log}")
         if complaint := json.loads(line).get("error"):
             raise OSError(complaint)
-
-
-def _united(orders: Mapping[str, tuple[frozenset[Pair], Shape]]) -> dict[Pair, Shape]:
-    wanted: dict[Pair, list[Shape]] = {}
-    for pairs, shape in orders.values():
-        for pair in pairs:
-            wanted.setdefault(pair, []).append(shape)
-    return {pair: together(shapes) for pair, shapes in wanted.items()}

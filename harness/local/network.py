@@ -10,57 +10,39 @@ The bridge itself cannot refuse.  Where senders are to be told, packets are caug
 the bridge's port, and answered with a TCP reset or "port unreachable".
 """
 
-import asyncio
 import socket
 import struct
-import time
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from harness.cutting import Cutting, nothing_held
 from harness.local import netfilter as nft
 from harness.local.lab import LocalNode
+from harness.local.netlink import Message
 from harness.local.passage import Prober
-from harness.site import Pair, Passage
+from harness.site import Pair
 
 LOOK_S = 0.005
 _FORWARD, _INGRESS = 2, 0
 _CUT, _REFUSE = "winkle_cut", "winkle_refuse"
 _SET, _CHAIN = "pairs", "frames"
-_CHANGES_KEPT = 1000
 _TABLES = {nft.BRIDGE: _CUT, nft.NETDEV: _REFUSE}
 
 
-@dataclass(frozen=True)
-class Order:
-    """What one owner wants cut."""
-
-    pairs: frozenset[Pair]
-    reject: bool
-
-
-class Cuts:
-    """The network of a lab.  All cuts of all owners add up; a silent one outdoes one that tells.
-
-    No change happens in the middle of a look.
-    """
+class Cuts(Cutting):
+    """The network of a lab; see `harness.site.Network`."""
 
     def __init__(
         self,
         nodes: Mapping[str, LocalNode],
-        forget: Callable[[frozenset[Pair]], Awaitable[None]],
+        forget: Callable[[frozenset[Pair]], Awaitable[None]] = nothing_held,
     ) -> None:
-        """`forget(pairs)` is told what was newly cut: what is under way there must not arrive."""
+        super().__init__(LOOK_S, forget)
         self._nodes = nodes
         self._probing: Prober | None = None
-        self._alone = asyncio.Lock()
-        self._forget = forget
         self._ports = {
             name: struct.pack("=I", socket.if_nametoindex(node.port))
             for name, node in nodes.items()
         }
-        self._orders: dict[str, Order] = {}
-        self._changes: deque[tuple[float, frozenset[Pair]]] = deque(maxlen=_CHANGES_KEPT)
         self._in_kernel: dict[int, frozenset[bytes]] = {}
         self._netfilter: nft.Netfilter | None = None
 
@@ -81,36 +63,7 @@ class Cuts:
             return f"this kernel cannot {what}: {error.strerror}"
         return None
 
-    async def cut(self, owner: str, pairs: Iterable[Pair], *, reject: bool = False) -> None:
-        """Cut; see `harness.site.Network`.  Raises OSError, and then nothing changed."""
-        wanted = frozenset(pairs)
-        async with self._alone:
-            before = self.cut_now()
-            links = {frozenset(p) for p in wanted} - {frozenset(p) for p in before}
-            await self._prober().prepare(links)
-            self._change({**self._orders, owner: Order(wanted, reject)})
-        await self._forget(self.cut_now() - before)
-
-    async def mend(self, owner: str) -> None:
-        """Undo the cut of an owner."""
-        async with self._alone:
-            self._change({name: o for name, o in self._orders.items() if name != owner})
-
-    def cut_now(self) -> frozenset[Pair]:
-        """All pairs that any owner cuts."""
-        return frozenset(pair for order in self._orders.values() for pair in order.pairs)
-
-    def cut_since(self, since_s: float) -> frozenset[Pair]:
-        """All pairs that were cut at any time since the monotonic clock showed `since_s`."""
-        changed = [pairs for at_s, pairs in self._changes if at_s >= since_s]
-        return self.cut_now().union(*changed)
-
-    async def passes(self, pairs: Sequence[Pair], more_s: float = 0.0) -> Mapping[Pair, Passage]:
-        """Send over pairs and return what arrived."""
-        async with self._alone:
-            return await self._prober().look(pairs, self.cut_now(), LOOK_S + more_s)
-
-    def stopped_packets(self) -> int:
+    async def stopped_packets(self) -> int:
         """Return how many packets were stopped so far, by the kernel's own count."""
         assert self._netfilter is not None, "the fault was not asked whether it is available"
         return sum(
@@ -123,16 +76,14 @@ class Cuts:
             self._probing = Prober(self._nodes)
         return self._probing
 
-    def _change(self, orders: dict[str, Order]) -> None:
-        """Bring the kernel from the orders of now to these, in one transaction."""
-        silent = {p for order in orders.values() if not order.reject for p in order.pairs}
-        told = {p for order in orders.values() if order.reject for p in order.pairs} - silent
+    async def _tell(self, silent: frozenset[Pair], told: frozenset[Pair]) -> None:
+        """Bring the kernel from what it cuts now to this, in one transaction."""
         wanted = {nft.BRIDGE: frozenset(self._ports[a] + self._ports[b] for a, b in silent)}
         if nft.NETDEV in self._in_kernel:
             wanted[nft.NETDEV] = frozenset(
                 self._ports[a] + socket.inet_aton(self._nodes[b].address) for a, b in told
             )
-        messages: list[nft.Message] = []
+        messages: list[Message] = []
         for family, keys in wanted.items():
             now = self._in_kernel[family]
             messages += nft.delete_elements(family, _TABLES[family], _SET, now - keys)
@@ -141,12 +92,9 @@ class Cuts:
             assert self._netfilter is not None
             self._netfilter.commit(messages)
         self._in_kernel.update(wanted)
-        before = self.cut_now()
-        self._orders = orders
-        self._changes.append((time.monotonic(), before ^ self.cut_now()))
 
 
-def _cut_table() -> list[nft.Message]:
+def _cut_table() -> list[Message]:
     family = nft.BRIDGE
     not_arp = nft.frame_type(nft.DIFFERENT, nft.ARP)
     return [
@@ -157,7 +105,7 @@ def _cut_table() -> list[nft.Message]:
     ]
 
 
-def _refuse_table(ports: Sequence[str]) -> list[nft.Message]:
+def _refuse_table(ports: Sequence[str]) -> list[Message]:
     family = nft.NETDEV
     chosen = [*nft.frame_type(nft.EQUAL, nft.IPV4), *nft.port_and_destination_in(_SET)]
     reset = (*nft.transport(nft.TCP), nft.counted(), nft.refuse(with_reset=True))

@@ -12,14 +12,18 @@ import signal
 from collections.abc import Callable
 
 from harness import procfs
-from harness.node import ProcessId
-from harness.vdso.halt import send
+from harness.process import ProcessId
+from harness.vdso.halt import all_stopped, send
 
 
 class Orders:
-    """The orders for one node; implements `harness.vdso.halt.Reins`."""
+    """The orders for one node; implements `harness.vdso.halt.Reins`.
+
+    `frozen` is set while somebody else froze all processes, so that none takes a signal.
+    """
 
     def __init__(self, processes: Callable[[], list[ProcessId]]) -> None:
+        self.frozen = False
         self._processes = processes
         self._owners: set[str] = set()
         self._held: dict[ProcessId, bool] = {}  # and whether an order to go on came meanwhile
@@ -47,6 +51,11 @@ class Orders:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGCONT)
 
+    def resume_all(self) -> None:
+        """Order every process to go on, whoever stopped the node."""
+        self._owners.clear()
+        self.resume("")
+
     def stopped(self) -> bool:
         """Whether any owner stops the node now."""
         return bool(self._owners)
@@ -55,6 +64,19 @@ class Orders:
         """Order one process to stop for a moment."""
         self._held[process] = False
         send(process, signal.SIGSTOP)
+
+    def stands(self, process: ProcessId) -> bool:
+        """Whether every thread is stopped, or frozen together with all others.
+
+        What is thawed takes the order to stop before it runs an instruction.
+        """
+        if self.frozen and all(procfs.still_threads(process.pid)):
+            return True
+        return all_stopped(process)
+
+    def holding(self) -> bool:
+        """Whether any process is held."""
+        return bool(self._held)
 
     def let_go(self, process: ProcessId) -> bool:
         """Order it to go on unless an owner stops the node, or it had stopped itself."""

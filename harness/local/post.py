@@ -14,7 +14,7 @@ from collections.abc import Callable
 from harness.local.lab import LocalNode
 
 _LINGER_RESET = struct.pack("ii", 1, 0)
-_RECEIVE_BUFFER_BYTES = 1 << 20
+RECEIVE_BUFFER_BYTES = 1 << 20
 _BACKLOG = 256
 
 
@@ -28,7 +28,7 @@ class Post:
         self.node = node
         self.datagrams.bind((node.address, 0))
         self.datagrams.setblocking(False)
-        self.datagrams.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
+        self.datagrams.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
         self.listener.bind((node.address, 0))
         self.listener.listen(_BACKLOG)
         self.listener.setblocking(False)

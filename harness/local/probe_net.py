@@ -45,12 +45,8 @@ def _run(attempt: Coroutine[Any, Any, str]) -> str:
     return asyncio.run(attempt)
 
 
-async def _nothing_held(_pairs: frozenset[Pair]) -> None:
-    """There are no bad links here."""
-
-
 async def _partition(lab: Lab, *, reject: bool) -> str:
-    cuts = Cuts(lab.nodes, _nothing_held)
+    cuts = Cuts(lab.nodes)
     if reason := cuts.unavailable(reject=reject):
         raise OSError(reason)
     began = time.monotonic()
@@ -97,12 +93,12 @@ async def _message(lab: Lab) -> str:
     stream.setblocking(False)
     await asyncio.get_running_loop().sock_connect(stream, (record["address"], record["port"]))
     reader, writer = await asyncio.open_connection(sock=stream)
-    proxies.arm("probe", Trick("lose-reply", "lock"), ["a"])
+    await proxies.arm("probe", Trick("lose-reply", "lock"), ["a"])
     writer.write(b"request")
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(reader.read(1), 0.2)
-    (hit,) = proxies.hits("probe")
-    proxies.disarm("probe")
+    (hit,) = await proxies.hits("probe")
+    await proxies.disarm("probe")
     writer.close()
     server.close()
     if not hit.delivered or not hit.answered or hit.returned:

@@ -8,9 +8,14 @@
     agent/     what runs on the host, and does there what is asked for
     link       orders to an agent and its answers, with a heartbeat and a deadline
     child      a process on a host, seen from here
+    clocks     the clocks of a node's processes, seen from here
     folder     the data folder of a node, seen from here
     node       a node: a server or a worker with all its processes
-    network    cuts between hosts, and what gets through
+    hosting    which nodes have a host of their own
+    network    cuts between hosts
+    links      bad links between hosts
+    proxies    what stands between workers and servers, seen from here; `between` runs there
+    passage    what gets through
     lab        all hosts of a run
 
 Two leases watch each other.  The agent ends, and everything that it started with it, when it has

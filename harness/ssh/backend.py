@@ -37,4 +37,7 @@ def build(names: Sequence[str], spec: RunSpec, folder: Path) -> SshLab:
     workers = [name for name in names if name in crew]
     servers = [name for name in names if name not in crew]
     assert spec.inventory is not None, "asked for with the backend"
-    return SshLab(servers, workers, inventory.read(Path(spec.inventory)), folder.name)
+    hosts = inventory.read(Path(spec.inventory))
+    return SshLab(
+        servers, workers, hosts, folder.name, seed=spec.seed, log=folder / "logs" / "proxies.log"
+    )

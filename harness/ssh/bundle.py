@@ -14,8 +14,20 @@ import zipfile
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parent.parent.parent
-_SHARED = ("harness/local/namespaces.py", "harness/local/disk.py")
-_PACKAGES = ("harness", "harness/local", "harness/ssh", "harness/ssh/agent")
+_SHARED = (
+    "harness/clocks.py",
+    "harness/local/disk.py",
+    "harness/local/line.py",
+    "harness/local/namespaces.py",
+    "harness/local/netfilter.py",
+    "harness/local/netlink.py",
+    "harness/local/orders.py",
+    "harness/process.py",
+    "harness/procfs.py",
+    "harness/shape.py",
+)
+_WHOLE = ("harness/ssh/agent", "harness/vdso")
+_PACKAGES = ("harness", "harness/local", "harness/ssh", *_WHOLE)
 _LAZY = "from __future__ import annotations\n"
 # Reads as many bytes as its first argument says; the agent's own options come after that.
 _BEGIN = """
@@ -47,7 +59,7 @@ def packed() -> bytes:
 
 def sources() -> dict[str, str]:
     """Return what is packed, by path below the project's root, before annotations are made lazy."""
-    own = sorted((_ROOT / "harness/ssh/agent").glob("*.py"))
+    own = [path for folder in _WHOLE for path in sorted((_ROOT / folder).glob("*.py"))]
     paths = [path for path in own if path.name != "__init__.py"]
     paths += [_ROOT / name for name in _SHARED]
     return {path.relative_to(_ROOT).as_posix(): path.read_text("utf-8") for path in paths}

@@ -32,6 +32,10 @@ class RemoteFolder:
         """Write `data` at an offset."""
         self._do("change", path=path, offset=offset, data=base64.b64encode(data).decode())
 
+    def keep_secret(self, path: str, data: bytes) -> None:
+        """Write a file that nobody else may read."""
+        self._do("keep_secret", path=path, data=base64.b64encode(data).decode())
+
     def cut(self, path: str, size: int) -> None:
         """Cut a file off at `size` bytes."""
         self._do("cut", path=path, size=size)
@@ -56,21 +60,30 @@ class RemoteFolder:
 class RemoteDisk(RemoteFolder):
     """See `harness.site.Disk`: the folder lies on a small file system of its own."""
 
+    def __init__(self, station: Station, node: str) -> None:
+        super().__init__(station, node)
+        self._limiting: set[str] = set()
+
     def fill(self, owner: str) -> None:
         """Leave no room."""
-        self._do("fill", owner=owner)
+        self._limit("fill", owner)
 
     def forbid_writes(self, owner: str) -> None:
         """Make it read-only."""
-        self._do("forbid_writes", owner=owner)
+        self._limit("forbid_writes", owner)
+
+    def _limit(self, method: str, owner: str) -> None:
+        self._do(method, owner=owner)
+        self._limiting.add(owner)
 
     def make_whole(self, owner: str) -> None:
         """Give room and writing back."""
         self._do("make_whole", owner=owner)
+        self._limiting.discard(owner)
 
     def limited(self) -> bool:
         """Whether any owner still limits the disk."""
-        return bool(self._do("limited"))
+        return bool(self._limiting)
 
     def free_bytes(self) -> int:
         """Return the room that is left."""

@@ -39,7 +39,9 @@ class Common(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     port: int = Field(default=22, ge=1, le=65535, description="the port of sshd")
-    user: str = Field(default="root", description="the user to log in as; cuts need root")
+    user: str = Field(
+        default="root", description="the user to log in as; cuts and bad links need root"
+    )
     key: Path | None = Field(
         default=None,
         description="file of the private key, without a passphrase; relative to this file",

@@ -8,15 +8,21 @@ other.
 
 import asyncio
 import atexit
+import os
 import secrets
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from harness.backend import Proxying, Reached
 from harness.ssh import node as nodes
+from harness.ssh.hosting import Hosting
 from harness.ssh.inventory import Host, Inventory, assign
+from harness.ssh.links import SshLinks
 from harness.ssh.network import SshCuts
 from harness.ssh.node import SshNode
+from harness.ssh.passage import Prober
+from harness.ssh.proxies import Proxies
 from harness.ssh.station import LEASE_S, Station
 from harness.target import Place, Target
 from harness.trick import Part
@@ -30,7 +36,6 @@ class SshLab:
     """See `harness.backend.Lab`."""
 
     worker_argv: Sequence[str] = _WORKER
-    links = None
 
     def __init__(
         self,
@@ -39,18 +44,27 @@ class SshLab:
         inventory: Inventory,
         run: str,
         lease_s: float = LEASE_S,
+        seed: int = 0,
+        log: Path = Path(os.devnull),
     ) -> None:
-        """Connect to all hosts that are needed and make the nodes.  Raises HarnessError."""
+        """Connect to all hosts that are needed and make the nodes.  Raises HarnessError.
+
+        `log` takes what the proxies say.
+        """
+        self._log = log
         placed = assign(servers, workers, inventory)
         hosts = {host.name: host for host in placed.values()}
         token = f"{run}-{secrets.token_hex(4)}"
         self._stations: dict[str, Station] = {}
-        atexit.register(self.close)
         self._connect(list(hosts.values()), token, lease_s)
+        # After paramiko is imported: it ends its connections at exit, which is not to come first.
+        atexit.register(self.close)
         self.nodes: Mapping[str, SshNode] = {
             name: nodes.make(self._stations[host.name], name) for name, host in placed.items()
         }
-        self.network = SshCuts(self.nodes)
+        hosting, prober = Hosting(self.nodes), Prober(self.nodes)
+        self.links = SshLinks(hosting, prober, seed)
+        self.network = SshCuts(hosting, prober, self.links.forget)
 
     def _connect(self, hosts: Sequence[Host], token: str, lease_s: float) -> None:
         """Start all agents; a host that fails does not leave the others open."""
@@ -71,11 +85,9 @@ class SshLab:
         for station in stations:
             station.close()
 
-    def proxies(
-        self, workers: Sequence[str], places: Mapping[Part, Sequence[Place]]
-    ) -> Proxying | None:
-        """Return None: nothing stands between hosts."""
-        return None
+    def proxies(self, workers: Sequence[str], places: Mapping[Part, Sequence[Place]]) -> Proxying:
+        """Return proxies that stand where the workers live."""
+        return Proxies(self.nodes, workers, places, self._log)
 
     def distant(self, target: Target) -> Target:
         """Return the target itself: the controller reaches the hosts."""

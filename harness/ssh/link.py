@@ -20,8 +20,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+from harness.errors import HostLostError
 from harness.ssh.carrier import END_S, Carrier
-from harness.ssh.lost import HostLostError
 from harness.text import tail
 
 _LOOK_S = 0.05

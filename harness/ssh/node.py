@@ -1,33 +1,45 @@
 """A node over SSH: a server or a worker on a host, with all processes that come of it.
 
 Its address is the host's.  Several nodes may share a host; each is stopped and killed by itself.
-Every look is a question to the agent, a round trip of the network.
+
+Every look is a question to the agent, a round trip of the network, and a frozen host answers none.
+So whoever runs in the event loop looks with `await node.look()` first: what is seen then is what
+`processes` and `threads` return a moment later.  Without it they ask by themselves, and wait.
+Orders are given and not waited for; the agent carries them out before it looks.
 """
 
+import asyncio
 import signal
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from harness.errors import HarnessError
 from harness.node import ProcessId, Threads
 from harness.ssh.child import RemoteChild
+from harness.ssh.clocks import RemoteClocks
 from harness.ssh.folder import RemoteDisk, RemoteFolder
 from harness.ssh.station import Station
 
 # The first word of a worker's command: each host has a Python of its own.
 PYTHON = "{python}"
 _STOPPED = "T"
+_FRESH_S = 0.1
 
 
 class SshNode:
-    """See `harness.node`: Node, Pausable, Killable."""
+    """See `harness.node`: Node, Pausable, Killable, Distant; and `harness.site`: ClockSettable."""
 
     def __init__(self, station: Station, name: str, data: str) -> None:
         self.name = name
         self.address = station.host.known_as
         self.data = Path(data)
         self.station = station
+        self.clocks = RemoteClocks(station, name)
         self._owners: set[str] = set()
+        self._seen: tuple[float, dict[str, Any]] | None = None
+        self._orders = 0
 
     def spawn(
         self,
@@ -49,19 +61,34 @@ class SshNode:
         host = self.station.host
         return host.python or (sys.executable if host.local else "python3")
 
+    async def look(self) -> None:
+        """Ask what lives here and in which states, after all orders until now.  Raises OSError."""
+        while True:
+            orders = self._orders
+            seen = await asyncio.wrap_future(self.station.link.tell("seen", room=self.name))
+            if orders == self._orders:
+                self._seen = (time.monotonic(), seen)
+                return
+
+    def _now(self) -> dict[str, Any]:
+        """Return what was seen just now, or ask.  Raises OSError."""
+        if self._seen is not None and time.monotonic() - self._seen[0] < _FRESH_S:
+            return self._seen[1]
+        found: dict[str, Any] = self.station.link.ask("seen", room=self.name)
+        return found
+
     def processes(self) -> list[ProcessId]:
         """All processes that live here now, by their pids in the agent's own namespace."""
-        found = self.station.link.ask("members", room=self.name)
-        return [ProcessId(pid, start) for pid, start in found]
+        return [ProcessId(pid, start) for pid, start in self._now()["processes"]]
 
     def threads(self) -> Threads:
         """Look at the kernel's state of every thread here."""
-        states = self.station.link.ask("threads", room=self.name)
-        return Threads(len(states), sum(state == _STOPPED for state in states))
+        states = self._now()["states"]
+        return Threads(len(states), states.count(_STOPPED))
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to every process that lives here."""
-        self.station.link.ask("signal", room=self.name, number=int(number))
+        """Order a signal to every process that lives here."""
+        self._order("signal", number=int(number))
 
     def kill(self, *, kindly: bool = False) -> None:
         """Order every process to end."""
@@ -70,13 +97,20 @@ class SshNode:
     def stop(self, owner: str) -> None:
         """Order every process to stop."""
         self._owners.add(owner)
-        self.signal(signal.SIGSTOP)
+        self._order("stop", owner=owner)
 
     def resume(self, owner: str) -> None:
         """Order every process to go on, unless another owner still stops the node."""
         self._owners.discard(owner)
-        if not self._owners:
-            self.signal(signal.SIGCONT)
+        self._order("resume", owner=owner)
+
+    def _order(self, do: str, **what: Any) -> None:
+        """Give an order; what was seen before it counts no more.  Raises HostLostError."""
+        self._seen = None
+        self._orders += 1
+        answer = self.station.link.tell(do, room=self.name, **what)
+        if answer.done():
+            answer.result()
 
     def held(self) -> bool:
         """Whether any owner stops the node now."""

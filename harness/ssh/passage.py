@@ -48,7 +48,7 @@ class Prober:
     async def prepare(self, links: Iterable[Link]) -> None:
         """Open connections on links that are about to be cut."""
         listed = list(links)
-        await self._open_posts({name for link in listed for name in link})
+        await self.open_posts({name for link in listed for name in link})
         opening: dict[str, Link] = {}
         orders = []
         for link in listed:
@@ -56,7 +56,7 @@ class Prober:
             await self._forget(link)
             for name in (f"old {next(self._names)}" for _ in range(_FRESH)):
                 opening[name] = link
-                to = self._end(far, 1)
+                to = self.end(far, 1)
                 orders.append(self._look(near, "link", name=name, to=to))
         await asyncio.gather(*orders)
         deadline = time.monotonic() + _OPEN_S
@@ -68,14 +68,16 @@ class Prober:
                     del opening[name]
             await asyncio.sleep(_POLL_S)
 
-    async def _open_posts(self, names: Iterable[str]) -> None:
+    async def open_posts(self, names: Iterable[str]) -> None:
+        """Have a post on the host of each of these nodes."""
         for name in sorted(set(names) - self._ports.keys()):
             node = self._nodes[name]
             answer = node.station.link.tell("post", address=node.address)
             datagrams, connections = await asyncio.wrap_future(answer)
             self._ports[name] = (datagrams, connections)
 
-    def _end(self, name: str, kind: int) -> tuple[str, int]:
+    def end(self, name: str, kind: int) -> tuple[str, int]:
+        """Return the address and port of a node's post: 0 for datagrams, 1 for connections."""
         return (self._nodes[name].address, self._ports[name][kind])
 
     async def _look(self, node: str, method: str, **arguments: Any) -> Any:
@@ -115,7 +117,7 @@ class Prober:
         way there.
         """
         names = {name for pair in pairs for name in pair}
-        await self._open_posts(names)
+        await self.open_posts(names)
         links = {pair: name for pair in pairs if (name := self._pick(pair, cut)) is not None}
         before = await self._standing(names)
         links = {
@@ -144,8 +146,8 @@ class Prober:
         await self._look(
             name,
             "send",
-            datagrams=[(i, *self._end(b, 0)) for i, (_, b) in mine],
-            connects=[(i, *self._end(b, 1)) for i, (_, b) in mine],
+            datagrams=[(i, *self.end(b, 0)) for i, (_, b) in mine],
+            connects=[(i, *self.end(b, 1)) for i, (_, b) in mine],
             links=sorted({look.links[pair] for _, pair in mine if pair in look.links}),
         )
 

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,20 @@ class Station:
         self.means: str = first["means"]
         self.reason: str = first["reason"]
         self.own_disks: bool = first["own_disks"]
+        self._ahead_s: float = first["monotonic_s"] - time.monotonic()
+        self._why_no_lie: str | None = None
+        self._tried_to_lie = False
+
+    def up_s(self) -> float:
+        """Return what the host's monotonic clock shows, less what its answer took at the start."""
+        return time.monotonic() + self._ahead_s
+
+    def cannot_lie(self) -> str | None:
+        """Return why no clock can be set there, None when one was, found by trying once."""
+        if not self._tried_to_lie:
+            self._why_no_lie = self.link.ask("can_lie")
+            self._tried_to_lie = True
+        return self._why_no_lie
 
     def spawn(
         self,

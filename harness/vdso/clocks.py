@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from harness.clocks import Applied, Lie, Moment, Readings, Skew
-from harness.node import ProcessId
+from harness.process import ProcessId
 from harness.vdso import trial
 from harness.vdso.halt import Reins, Step, change
 from harness.vdso.image import UnreachableError, blocks, own
@@ -57,10 +57,21 @@ class VdsoClocks:
             return str(error)
         return None
 
-    async def skew(self, owner: str, skew: Skew) -> Moment:
-        """Lie to every process, and return the moment from which the lie counts."""
+    def up_s(self) -> float:
+        """Return what this machine's monotonic clock shows."""
+        return time.monotonic()
+
+    async def now(self) -> Moment:
+        """Return this moment."""
+        return Moment.now()
+
+    async def skew(self, owner: str, skew: Skew, since: "Moment | None" = None) -> Moment:
+        """Lie to every process, and return the moment from which the lie counts.
+
+        That is now, unless the same was told before, to processes that are no more.
+        """
         self._told.pop(owner, None)  # told anew, it comes over all others
-        told = self._told[owner] = Told(skew, Moment.now())
+        told = self._told[owner] = Told(skew, since or Moment.now())
         await self._sweep()
         if self._watch is None:
             self._watch = asyncio.create_task(self._keep())

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from harness import procfs
-from harness.node import ProcessId
+from harness.process import ProcessId
 from harness.vdso.image import UnreachableError, own
 from harness.vdso.memory import GoneError, Memory
 
@@ -38,6 +38,10 @@ class Reins(Protocol):
         """Order a process to stop (SIGSTOP); others' orders to go on wait until `let_go`."""
         ...
 
+    def stands(self, process: ProcessId) -> bool:
+        """Whether every thread of a process that is held stands still.  Raises GoneError."""
+        ...
+
     def let_go(self, process: ProcessId) -> bool:
         """Order it to go on unless somebody else wants it stopped; return whether it goes on."""
         ...
@@ -49,6 +53,10 @@ class FreeReins:
     def hold(self, process: ProcessId) -> None:
         """Order a process to stop."""
         send(process, signal.SIGSTOP)
+
+    def stands(self, process: ProcessId) -> bool:
+        """Whether every thread is stopped."""
+        return all_stopped(process)
 
     def let_go(self, process: ProcessId) -> bool:
         """Order it to go on unless it had stopped itself."""
@@ -68,6 +76,11 @@ def send(process: ProcessId, number: signal.Signals) -> None:
         raise GoneError from error
     except PermissionError as error:
         raise UnreachableError(f"process {process.pid} cannot be stopped: {error}") from error
+
+
+def all_stopped(process: ProcessId, letters: str = procfs.STOPPED) -> bool:
+    """Whether the kernel shows one of these letters for every thread.  Raises GoneError."""
+    return all(state in letters for state in thread_states(process).values())
 
 
 @dataclass(frozen=True)
@@ -92,7 +105,7 @@ async def change(
     while now != best:
         reins.hold(process)
         try:
-            await _until_stopped(process)
+            await _until_stopped(process, reins)
             step = _possible(process, memory, steps)
             if step is not None and step.image != now:
                 memory.rewrite(now, step.image)
@@ -113,7 +126,7 @@ async def change(
 def _possible(process: ProcessId, memory: Memory, steps: Sequence[Step]) -> Step | None:
     """Return the first step that no thread of a stopped process stands in the way of."""
     places: set[int] = set()
-    for thread in _states(process):
+    for thread in thread_states(process):
         found = _places(process.pid, thread, memory)
         if found is None:
             return None
@@ -121,12 +134,12 @@ def _possible(process: ProcessId, memory: Memory, steps: Sequence[Step]) -> Step
     return next((step for step in steps if not any(map(step.inside, places))), None)
 
 
-async def _until_stopped(process: ProcessId) -> None:
+async def _until_stopped(process: ProcessId, reins: Reins) -> None:
     deadline = time.monotonic() + _BOUND_S
     looks = 0
-    while any(state != procfs.STOPPED for state in _states(process).values()):
+    while not reins.stands(process):
         if time.monotonic() > deadline:
-            states = ", ".join(f"{thread}: {s}" for thread, s in _states(process).items())
+            states = ", ".join(f"{thread}: {s}" for thread, s in thread_states(process).items())
             raise UnreachableError(
                 f"process {process.pid} did not stop in {_BOUND_S:g} s (its threads: {states})"
             )
@@ -134,7 +147,8 @@ async def _until_stopped(process: ProcessId) -> None:
         await asyncio.sleep(0 if looks < _QUICK_LOOKS else _LOOK_S)
 
 
-def _states(process: ProcessId) -> dict[int, str]:
+def thread_states(process: ProcessId) -> dict[int, str]:
+    """Return the state of each thread.  Raises GoneError."""
     states = procfs.thread_states(process.pid)
     if not states:
         raise GoneError

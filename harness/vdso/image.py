@@ -10,7 +10,7 @@ import struct
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 
 from harness.clocks import RATE_ONE, Lie, Moment
@@ -95,7 +95,7 @@ def blocks(wall: tuple[Lie, Moment] | None, monotonic: tuple[Lie, Moment] | None
     return packed
 
 
-@cache
+@lru_cache(maxsize=None)  # noqa: UP033 - hosts have Python 3.8
 def own() -> Vdso:
     """Return our own vDSO.  Raises UnreachableError that says what is missing on this machine."""
     if sys.platform != "linux":

@@ -10,9 +10,8 @@ import os
 import struct
 from pathlib import Path
 from types import TracebackType
-from typing import Self
 
-from harness.node import ProcessId
+from harness.process import ProcessId
 from harness.procfs import read, start_ticks
 from harness.vdso.image import UnreachableError, Vdso
 
@@ -128,7 +127,7 @@ class Memory:
         if self.image() != wanted:
             raise UnreachableError(f"what was written into process {self.pid} is not there")
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Memory":  # noqa: PYI034 - hosts have Python 3.8
         return self
 
     def __exit__(
@@ -142,7 +141,7 @@ class Memory:
 
 def differences(now: bytes, wanted: bytes) -> list[tuple[int, int]]:
     """Return the ranges of 8-byte words in which two images of one length differ."""
-    words = zip(memoryview(now).cast("Q"), memoryview(wanted).cast("Q"), strict=True)
+    words = zip(memoryview(now).cast("Q"), memoryview(wanted).cast("Q"))  # noqa: B905 - 3.8
     runs: list[tuple[int, int]] = []
     for at in (8 * i for i, (old, new) in enumerate(words) if old != new):
         start = runs.pop()[0] if runs and runs[-1][1] == at else at

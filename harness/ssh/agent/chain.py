@@ -1,16 +1,18 @@
-"""The two processes of the agent, and the means by which everything they started ends with them.
+"""The three processes of the agent, and the means by which all that they started ends with them.
 
 ::
 
-    guard   what sshd started: waits, then deletes what no namespace takes away
-    agent   pid 1 of a pid namespace; does the work           dies with guard (PDEATHSIG)
+    guard    what sshd started: waits, then deletes what no namespace takes away
+    janitor  waits for the end of guard, whatever ends it, and does the same once more
+    agent    pid 1 of a pid namespace; does the work          dies with guard (PDEATHSIG)
 
 With a pid namespace the kernel kills all that was started here as soon as the agent ends, stopped
 processes and those that called setsid included, whichever of the two was killed; its mounts go with
 the last of them.  Root may make one; others need user namespaces, in which they keep their own uid.
-Where neither is allowed, processes are known by a variable in their environment: then the guard
-kills them, so nobody does if both are killed with SIGKILL, and a program that clears its
-environment is not found.  Which means was found is said.
+Where neither is allowed, processes are known by a variable in their environment: then guard or
+janitor kills them, and a program that clears its environment is not found.  Which means was found
+is said.  No control group is made or needed: whether the host has version 1 or 2 of them, or lets
+nobody write there, is all the same.
 """
 
 import contextlib
@@ -23,18 +25,20 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from harness import procfs
 from harness.local import namespaces as ns
 from harness.ssh.agent import look
 
 MARK = "WINKLE_ROOM"
 _END_S = 5.0
+_FAMILIES = ("inet", "ip")  # of tables: what is cut off, and bad links
 NFT_PATH = "/usr/sbin:/sbin:/usr/bin:/bin"
 
 
 class Means:
     """How processes are kept together: `kind` is `namespace`, or `marks` for the reason `reason`.
 
-    `token` is the run's name, `table` that of its table of nft.
+    `token` is the run's name, `table` that of its tables of nft, one a family.
     """
 
     def __init__(self, token: str, reason: str, folders: int) -> None:
@@ -44,7 +48,7 @@ class Means:
         # The guard by its namespace, pid and start time: who finds the table knows whether anybody
         # still needs it.
         mine = os.getpid()
-        self.table = f"inet winkle_{look.namespace(mine)}_{mine}_{look.start_ticks(mine)}"
+        self.table = f"winkle_{look.namespace(mine)}_{mine}_{look.start_ticks(mine)}"
         self._folders = folders
 
     def remove_at_end(self, folder: str) -> None:
@@ -61,17 +65,17 @@ def run(agent: Callable[[Means], None], token: str) -> int:
     reason = _try_out()
     folders_r, folders_w = os.pipe()
     means = Means(token, reason, folders_w)
+    life = _start_janitor(means, folders_r, folders_w)
     home = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
     if not reason:
         _leave()
     pid = os.fork()
     if pid == 0:
-        os.close(folders_r)
+        for fd in (folders_r, life):
+            os.close(fd)
         _be_agent(agent, means)
     os.close(folders_w)
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for fd in (0, 1):  # the controller must see the end of the agent, not that of its guard
-        os.dup2(nothing, fd)
+    _let_go_of(0, 1)  # the controller must see the end of the agent, not that of its guard
     signal.signal(signal.SIGTERM, lambda *_: os.kill(pid, signal.SIGKILL))
     _, status = os.waitpid(pid, 0)
     _remove(folders_r)
@@ -80,6 +84,34 @@ def run(agent: Callable[[Means], None], token: str) -> int:
             ns.setns(home, ns.NEWPID)  # nothing more can be started in a namespace that is over
         _clear_up(means)
     return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
+
+
+def _start_janitor(means: Means, folders_r: int, folders_w: int) -> int:
+    """Start the janitor, in a session of its own; return what must stay open while guard lives."""
+    life_r, life_w = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(life_r)
+        os.waitpid(child, 0)
+        return life_w
+    try:
+        os.setsid()
+        if not os.fork():
+            for fd in (life_w, folders_w):
+                os.close(fd)
+            _let_go_of(0, 1, 2)
+            os.read(life_r, 1)
+            _remove(folders_r)
+            _clear_up(means)
+    finally:
+        os._exit(0)
+
+
+def _let_go_of(*fds: int) -> None:
+    """Leave what came from sshd."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for fd in fds:
+        os.dup2(nothing, fd)
 
 
 def _be_agent(agent: Callable[[Means], None], means: Means) -> None:
@@ -164,7 +196,8 @@ def _clear_up(means: Means) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.01)
-    nft(f"delete table {means.table}")
+    for family in _FAMILIES:
+        nft(f"delete table {family} {means.table}")
 
 
 def _sweep() -> None:
@@ -172,13 +205,14 @@ def _sweep() -> None:
     ours = f"winkle_{look.namespace(os.getpid())}"
     with contextlib.suppress(OSError):
         tables = nft("list tables").stdout
-        for pid, start in re.findall(rf"^table inet {ours}_(\d+)_(\d+)$", tables, re.MULTILINE):
+        found = re.findall(rf"^table (inet|ip) ({ours}_(\d+)_(\d+))$", tables, re.MULTILINE)
+        for family, table, pid, start in found:
             if look.start_ticks(int(pid)) != int(start):
-                nft(f"delete table inet {ours}_{pid}_{start}")
+                nft(f"delete table {family} {table}")
 
 
 def _marked(token: str) -> Iterator[int]:
-    return (pid for pid in look.pids() if look.has_mark(pid, f"{MARK}={token}/"))
+    return (pid for pid in procfs.pids() if look.has_mark(pid, f"{MARK}={token}/"))
 
 
 def _remove(folders: int) -> None:

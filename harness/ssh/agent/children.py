@@ -27,6 +27,7 @@ class Child:
         if pipes:
             self.outputs[_take(process.stdout)] = "out"
         self.unsent = bytearray()
+        self.input_ends = False
         # The agent reaps all that ends; the Popen object must not complain that nobody waited.
         process.returncode = 0
 
@@ -135,11 +136,20 @@ class Children:
             child.unsent.clear()  # it has closed its input; its end is told by the kernel
         if registered:
             self._selector.unregister(child.input)
+        if child.input_ends:
+            self._shut(child)
 
     def close_input(self, name: str) -> None:
-        """End the input of a process."""
+        """End the input of a process, when it has taken all of it."""
         child = self._by_name.get(name)
-        if child is None or child.input < 0:
+        if child is None:
+            return
+        child.input_ends = True
+        if not child.unsent:
+            self._shut(child)
+
+    def _shut(self, child: Child) -> None:
+        if child.input < 0:
             return
         if child.input in self._selector.get_map():
             self._selector.unregister(child.input)
@@ -167,7 +177,7 @@ class Children:
         for fd in list(child.outputs):
             while fd in child.outputs and self._read(child, fd):
                 pass
-        self.close_input(child.name)
+        self._shut(child)
         killed = os.WIFSIGNALED(status)
         code = os.WTERMSIG(status) if killed else os.WEXITSTATUS(status)
         self._event("ended", child.name, signal=killed, code=code)

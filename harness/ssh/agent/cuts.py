@@ -20,8 +20,8 @@ class Cuts:
     """The one table of a run on this host."""
 
     def __init__(self, table: str, controller: list[str], limit_s: float) -> None:
-        """`table` is its family and name; `controller` what sshd says of the connection, if any."""
-        self._table = table
+        """`table` is its name; `controller` what sshd says of the connection, if any."""
+        self._table = f"inet {table}"
         self._controller = controller
         self._limit_s = limit_s
         self._cut: list[str] = []

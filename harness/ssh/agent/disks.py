@@ -19,8 +19,18 @@ from harness.local.disk import Folder, OwnDisk
 from harness.ssh.agent.chain import Means
 
 _SHM = "/dev/shm"
-_ON_FOLDERS = ("files", "read", "change", "cut", "keep", "put_back", "drop", "digest")
-_ON_DISKS = ("fill", "forbid_writes", "make_whole", "limited", "free_bytes", "try_to_write")
+_ON_FOLDERS = (
+    "files",
+    "read",
+    "change",
+    "keep_secret",
+    "cut",
+    "keep",
+    "put_back",
+    "drop",
+    "digest",
+)
+_ON_DISKS = ("fill", "forbid_writes", "make_whole", "free_bytes", "try_to_write")
 
 
 class Disks:

@@ -5,6 +5,7 @@ which the nodes' data lie, None for a file system in memory.  The other argument
 client address, its port, server address, its port.  It is missing where no sshd stands between.
 """
 
+import asyncio
 import json
 import sys
 
@@ -17,7 +18,10 @@ def main() -> int:
     options = json.loads(sys.argv[2])
     options["controller"] = " ".join(sys.argv[3:])
 
+    async def serve(means: chain.Means) -> None:
+        await Agent(options, means).serve()
+
     def agent(means: chain.Means) -> None:
-        Agent(options, means).serve()
+        asyncio.run(serve(means))
 
     return chain.run(agent, options["token"])

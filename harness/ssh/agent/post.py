@@ -9,15 +9,22 @@ A connection that was used during a cut comes back only with TCP's next retransm
 name, and the controller decides which one to use when.
 """
 
+import asyncio
 import contextlib
 import json
 import selectors
 import socket
 import struct
+import time
 from typing import Any
 
 _LINGER_RESET = struct.pack("ii", 1, 0)
 _BACKLOG = 256
+_RECEIVE_BUFFER_BYTES = 1 << 20
+_DATAGRAM_BYTES = 2048
+_STAMP = struct.Struct("=4sQIId")
+_MARK = b"wkb1"
+_HEADER_BYTES = 28  # of UDP and IPv4
 
 
 class Post:
@@ -32,6 +39,7 @@ class Post:
         for made in (self._datagrams, self._listener):
             made.bind((address, 0))
             made.setblocking(False)
+        self._datagrams.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
         self._listener.listen(_BACKLOG)
         self.ports = [self._datagrams.getsockname()[1], self._listener.getsockname()[1]]
         self._links: dict[str, socket.socket] = {}
@@ -40,6 +48,8 @@ class Post:
         self._round = -1
         self._heard: list[int] = []
         self._connected: list[int] = []
+        self._burst = -1
+        self._arrived: list[tuple[int, int, float, float]] = []
         self._watch(self._datagrams, self._datagram)
         self._watch(self._listener, self._accept)
 
@@ -55,9 +65,43 @@ class Post:
 
     def _datagram(self) -> None:
         with contextlib.suppress(OSError, ValueError):
-            number, key = json.loads(self._datagrams.recv(64))
-            if number == self._round:
-                self._heard.append(key)
+            while True:
+                data = self._datagrams.recv(_DATAGRAM_BYTES)
+                if data[:4] == _MARK:
+                    self._took(data, time.monotonic())
+                    continue
+                number, key = json.loads(data)
+                if number == self._round:
+                    self._heard.append(key)
+
+    # ------------------------------------------------------------------- bursts
+
+    async def burst(
+        self, number: int, to: list[tuple[int, str, int]], count: int, size_bytes: int, gap_s: float
+    ) -> None:
+        """Send `count` numbered datagrams to each of several posts, `gap_s` apart."""
+        padding = b"\0" * max(0, size_bytes - _STAMP.size - _HEADER_BYTES)
+        began = time.monotonic()
+        for i in range(count):
+            for key, address, port in to:
+                data = _STAMP.pack(_MARK, number, key, i, time.monotonic()) + padding
+                with contextlib.suppress(OSError):
+                    self._datagrams.sendto(data, (address, port))
+            await asyncio.sleep(max(0.0, began + (i + 1) * gap_s - time.monotonic()))
+
+    def expect(self, number: int) -> None:
+        """From now on, only what is of this burst counts."""
+        self._burst, self._arrived = number, []
+
+    def _took(self, data: bytes, now: float) -> None:
+        _, number, key, i, sent = _STAMP.unpack_from(data)
+        if number == self._burst:
+            self._arrived.append((key, i, sent, now))
+
+    def arrived(self, *, whole: bool) -> Any:
+        """Return how many datagrams of the burst came; `whole`, also which and when."""
+        self.step()
+        return self._arrived if whole else len(self._arrived)
 
     # -------------------------------------------------------------- connections
 

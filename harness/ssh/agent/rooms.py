@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Iterator
 from typing import Any, Union
 
+from harness import procfs
 from harness.local import namespaces as ns
 from harness.ssh.agent import look
 from harness.ssh.agent.chain import MARK, Means
@@ -40,7 +41,9 @@ class Room:
     def pids(self) -> list[int]:
         """Return the pids of all that lives here."""
         return [
-            pid for pid in look.pids() if pid != self._first and look.namespace(pid) == self._inode
+            pid
+            for pid in procfs.pids()
+            if pid != self._first and look.namespace(pid) == self._inode
         ]
 
 
@@ -57,7 +60,7 @@ class MarkedRoom:
 
     def pids(self) -> list[int]:
         """Return the pids of all that lives here."""
-        return [pid for pid in look.pids() if look.has_mark(pid, f"{MARK}={self._value}")]
+        return [pid for pid in procfs.pids() if look.has_mark(pid, f"{MARK}={self._value}")]
 
 
 AnyRoom = Union[Room, MarkedRoom]  # noqa: UP007 - no `|` of classes before Python 3.10
@@ -72,18 +75,6 @@ def members(room: AnyRoom) -> list[list[int]]:
     """Return pid and start time of all that lives in a room."""
     found = ((pid, look.start_ticks(pid)) for pid in room.pids())
     return [[pid, start] for pid, start in found if start is not None]
-
-
-def send(room: AnyRoom, number: int) -> None:
-    """Send a signal to all that lives in a room."""
-    for pid, _ in members(room):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
-
-
-def thread_states(room: AnyRoom) -> list[str]:
-    """Return the state letters of all threads that live in a room."""
-    return [state for pid in room.pids() for state in look.thread_states(pid)]
 
 
 @contextlib.contextmanager

@@ -106,7 +106,8 @@ class AttachedNode(Stopping):
             printed = self._api.logs(
                 self.sidecar.server, stream=True, follow=True, since=int(began_s)
             )
-            with contextlib.closing(printed):
+            # Its own `close` closes the socket under the response, which then leaks the rest.
+            with contextlib.closing(getattr(printed, "_response", printed)):
                 for data in printed:
                     log.write(data)
                     log.flush()

@@ -53,13 +53,14 @@ class Volume(Folder):
         """Take all the room that is left; blocks that files have already go on taking writes."""
         with self._ballast.open("ab") as file:
             size = self.free_bytes()
-            while size >= _BLOCK_BYTES:
+            while size:
                 try:
                     os.posix_fallocate(file.fileno(), file.seek(0, os.SEEK_END), size)
                 except OSError as error:
                     if error.errno != errno.ENOSPC:
                         raise
-                    size //= 2  # somebody else took some of it
+                    # Somebody else took some of it.  Half a block more would cost a whole one.
+                    size = size // 2 // _BLOCK_BYTES * _BLOCK_BYTES
 
     def make_room(self) -> None:
         """Give the room back; it may have been given back before."""

@@ -17,6 +17,9 @@ OPTIONAL = "(optional)"
 PROBE_S = 60.0
 
 
+_NOT_NEEDED = "nothing to do, unless you want this target"  # what to do is said in its text
+
+
 @dataclass(frozen=True)
 class Finding:
     """One thing that was tried; `fix` is empty when it works."""
@@ -102,15 +105,11 @@ def _targets() -> Iterator[Finding]:
     for found in describe("targets"):
         name = f"target {found.name} {OPTIONAL}"
         if found.trouble is not None:
-            yield Finding(name, ok=False, text=found.trouble, fix=_extra(found.name))
+            yield Finding(name, ok=False, text=found.trouble, fix=_NOT_NEEDED)
             continue
         try:
             servers = make("targets", found.name, {}).servers()
         except UsageError as error:
-            yield Finding(name, ok=False, text=str(error), fix=_extra(found.name))
+            yield Finding(name, ok=False, text=str(error), fix=_NOT_NEEDED)
             continue
         yield Finding(name, ok=True, text=f"{len(servers)} server(s): {servers[0].argv[0]}")
-
-
-def _extra(name: str) -> str:
-    return f"pip install 'vanwinkle[{name}]'"

@@ -94,14 +94,17 @@ def judge(folder: RunFolder) -> Results:
         leftover = [
             p.text.removeprefix(LEFTOVER) for p in evidence.problems if p.text.startswith(LEFTOVER)
         ]
-        checker: Workload = make("workloads", spec.workload, spec.options)
-        verdict = with_unknown(
-            check_safely(checker, evidence),
-            [
-                *of_faults(evidence, spec.faults, stopped=_stopped(marks)),
-                *of_run(evidence, marks, error),
-            ],
-        )
+        if error is not None and not evidence.history.ops:
+            verdict = _unjudged(Reason.HARNESS_ERROR, error, "This run never began")
+        else:
+            checker: Workload = make("workloads", spec.workload, spec.options)
+            verdict = with_unknown(
+                check_safely(checker, evidence),
+                [
+                    *of_faults(evidence, spec.faults, stopped=_stopped(marks)),
+                    *of_run(evidence, marks, error),
+                ],
+            )
     return Results(
         run=folder.path.name,
         command=str(recorded.get("command", f"winkle run {folder.run_file}")),
@@ -127,10 +130,11 @@ def check_safely(checker: Workload, evidence: Evidence) -> Verdict:
         return _unjudged(Reason.HARNESS_ERROR, "the checker crashed: " + " | ".join(last[-3:]))
 
 
-def _unjudged(reason: Reason, text: str) -> Verdict:
+def _unjudged(reason: Reason, text: str, why: str = "This run cannot be judged") -> Verdict:
+    first, _, _ = text.partition("\n")
     return Verdict(
         verdict="unknown",
-        headline=f"This run cannot be judged: {shorten(text)}",
+        headline=f"{why}: {shorten(first)}",
         unknown=(Unknown(reason=reason, text=text),),
     )
 

@@ -158,7 +158,7 @@ def _extra(name: str) -> str:
         extras = metadata("vanwinkle").get_all("Provides-Extra") or []
     except PackageNotFoundError:
         return ""
-    return f" (pip install 'vanwinkle[{name}]')" if name in extras else ""
+    return f" (pip install '.[{name}]' in the checkout of vanwinkle)" if name in extras else ""
 
 
 def _load_file(what: str, path: Path) -> Any:

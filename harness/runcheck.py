@@ -134,6 +134,9 @@ def _backend(draft: Draft) -> list[Mistake]:
     if draft.compose is not None and draft.backend == "ssh":
         text = f"found {show(draft.compose)}; allowed: nothing, because backend is ssh"
         found.append(Mistake(("compose",), text))
+    elif draft.compose is not None and not Path(draft.compose).is_file():
+        text = f"there is no file {draft.compose}"
+        found.append(Mistake(("compose",), text))
     if draft.backend == "ssh" and draft.inventory is None:
         found.append(Mistake(("inventory",), "missing; required: a file with the hosts"))
     elif draft.backend == "ssh" and (complaint := _hosts(str(draft.inventory))):

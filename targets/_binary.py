@@ -45,7 +45,7 @@ class Product:
         if version is not None:
             return str(needed(self.target, version))
         ways = (
-            f"install one with: pip install 'vanwinkle[{self.target}]', "
+            f"install one with: pip install '.[{self.target}]' in the checkout of vanwinkle, "
             f"or name your own: {self.target}[binary=/path/to/{self.command}]"
         )
         if chosen is not None:

@@ -40,8 +40,12 @@ class Tls:
 
     @cached_property
     def context(self) -> ssl.SSLContext:
-        """For connections of Python's own; it verifies.  Raises ssl.SSLError for what is no PEM."""
-        made = ssl.create_default_context(cadata=self.authorities)
+        """For connections of Python's own; it verifies.
+
+        Raises ssl.SSLError or ValueError for what is no PEM.
+        """
+        made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        made.load_verify_locations(cadata=self.authorities)  # never the machine's own authorities
         if self.certificate:
             # Python's ssl reads a key from a file only; this one lies in memory and has no name.
             file = os.memfd_create("certificate", os.MFD_CLOEXEC)

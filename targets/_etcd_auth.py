@@ -55,10 +55,19 @@ def _new(user: User) -> dict[str, Any]:
 
 def token(gateway: Gateway, place: Place, user: User) -> str | None:
     """Return a token of a user, None without authentication or with a wrong password."""
-    asked = {"name": user.name, "password": user.password}
-    answer = gateway.call(place, "auth/authenticate", asked, timeout_s=CALL_TIMEOUT_S)
-    given = answer.get("token")
+    given = _logged_in(gateway, place, user).get("token")
     return None if given is None else str(given)
+
+
+def refused(gateway: Gateway, place: Place, user: User) -> str | None:
+    """Return why a member does not let a user in, None when it does, or says nothing."""
+    said = _logged_in(gateway, place, user).get("message")
+    return None if said is None else f"{place.name} does not let the user {user.name} in: {said}"
+
+
+def _logged_in(gateway: Gateway, place: Place, user: User) -> dict[str, Any]:
+    asked = {"name": user.name, "password": user.password}
+    return gateway.call(place, "auth/authenticate", asked, timeout_s=CALL_TIMEOUT_S)
 
 
 def _b64(data: bytes) -> str:

@@ -20,6 +20,7 @@ Users without permission write by nested transactions before 3.5.28 and 3.6.9 (C
 """
 
 import socket
+import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
@@ -196,6 +197,7 @@ class Etcd:
         names = [f"etcd{i + 1}" for i in range(self.options.nodes)]
         if self.options.ca is not None or self.options.user is not None:
             # A cluster that has authorities or users of its own is not one that is started here.
+            self._own_secrets()  # what is wrong with them is said before anything comes up
             return [Server(name, [], CLIENT_PORT) for name in names]
         options = self.options
         binary = _BINARY.find(options.binary, options.version, options.image)
@@ -223,16 +225,27 @@ class Etcd:
 
     def make_secrets(self, cluster: Cluster) -> Secrets | None:
         """Make certificates, or read those of the user's own.  Raises UsageError."""
-        options = self.options
-        if options.tls:
+        if self.options.tls:
             from targets import _etcd_certificates
 
             return _etcd_certificates.make(cluster, _COMMON_NAME)
+        known = self._own_secrets()
+        return Secrets(known) if known else None
+
+    def _own_secrets(self) -> dict[str, str]:
+        """Return what the files of the user's own hold.  Raises UsageError."""
+        options = self.options
         own = {"authorities": options.ca, "certificate": options.cert, "key": options.key}
         known = {name: _text(path) for name, path in own.items() if options.ca is not None}
+        if known:
+            try:
+                _ = Tls.of("", known).context
+            except (ssl.SSLError, ValueError) as error:
+                files = ", ".join(path for path in (options.ca, options.cert, options.key) if path)
+                raise UsageError(f"etcd: no certificates, or not of one pair: {files}") from error
         if options.password_file is not None:
             known["password"] = _text(options.password_file).rstrip("\r\n")
-        return Secrets(known) if known else None
+        return known
 
     def know(self, cluster: Cluster, secrets: Mapping[str, str]) -> None:
         """Take certificates and password."""
@@ -283,7 +296,9 @@ class Etcd:
             if self._gateway.health(place).get("health") != "true":
                 return f"{place.name} is not healthy"
         if not self.leader(cluster):
-            return "no leader"
+            first = cluster.places[0]
+            refused = self._user and _auth.refused(self._gateway, first, self._user)
+            return refused or "no leader"
         return _auth.enable(self._gateway, cluster.places[0]) if self.options.auth else None
 
     def answers(self, place: Place) -> str | None:

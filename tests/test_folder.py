@@ -7,10 +7,25 @@ import pytest
 
 from harness.api import execute
 from harness.judge import check_folder
-from harness.runfile import read
+from harness.runfile import read, to_yaml
 from tests.live import NOOP
 
 RUN = f"{{lock: '{NOOP}:Noop', store: '{NOOP}:Noop', workload: '{NOOP}:Flood', time: 300ms}}"
+
+
+def test_a_run_that_never_began_says_so_and_nothing_else(tmp_path: Path) -> None:
+    spec = read("{lock: atlasmart, store: atlasmart, faults: [pause]}")
+    (tmp_path / "run.yaml").write_text(to_yaml(spec, {}))
+    (tmp_path / "history.jsonl").touch()
+    (tmp_path / "error.txt").write_text("no engine answers\nits log")
+    verdict = check_folder(tmp_path).verdict
+    assert (verdict.verdict, verdict.headline) == (
+        "unknown",
+        "This run never began: no engine answers",
+    )
+    assert [(one.reason, one.text) for one in verdict.unknown] == [
+        ("harness-error", "no engine answers\nits log")
+    ]
 
 
 @pytest.mark.sandbox

@@ -111,21 +111,28 @@ COMPOSED = "services: {etcd1: {}, etcd2: {}, other: {}}"
         (COMPOSED, "store", ""),
         ("services: [no, mapping]", "etcd2", ""),  # what is wrong with it is told by compose
         ("}", "etcd2", ""),
-        (None, "etcd2", ""),
     ],
 )
 def test_data_of_a_compose_files_servers_is_out_of_reach(
-    tmp_path: Path, compose: str | None, who: str, refused: str
+    tmp_path: Path, compose: str, who: str, refused: str
 ) -> None:
     file = tmp_path / "compose.yml"
-    if compose is not None:
-        file.write_text(compose)
+    file.write_text(compose)
     run = ETCD | {"compose": str(file), "servers": "etcd*"}
     for fault in ("amnesia", "disk:what=full", "disk:what=flip"):
         asked = f"{fault}{',' if ':' in fault else ':'}who={who},at=1s"
         said = refusal(run, asked)
         assert refused in said if refused else said == ""
     assert refusal(run, f"clock:jump=1h,who={who},at=1s") == ""
+
+
+def test_a_compose_file_that_is_missing_is_told_before_anything_starts(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    for name in ("missing.yml", "folder"):
+        with pytest.raises(
+            UsageError, match=rf"compose: found .*{name}\"; allowed: a compose file"
+        ):
+            from_values(ETCD | {"compose": str(tmp_path / name)})
 
 
 def test_it_is_said_like_any_other_mistake() -> None:

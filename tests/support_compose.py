@@ -22,11 +22,13 @@ from harness.docker.engine import OWNER_LABEL, RUN_LABEL, EngineError, owner_is_
 from harness.docker.lab import DockerLab
 from harness.runfile import from_values, to_yaml
 from harness.spec import RunSpec
+from tests.live import until
 from tests.support_docker import api, engine_trouble
 
 ADAPTER = Path(__file__).resolve().parent.parent / "docs" / "examples" / "etcd_over_http.py"
 IMAGE = "vanwinkle/etcd:offline"
 NAMES = ("etcd1", "etcd2", "etcd3")
+GONE_S = 30.0
 OF_COMPOSE = re.compile(r"winkle(?P<run>[0-9a-f]+)(_inside|_etcd\d_data|-etcd\d-1)$")
 
 
@@ -118,8 +120,15 @@ def runs(client: Any) -> dict[str, str]:
     return {one["Labels"][RUN_LABEL]: one["Labels"][OWNER_LABEL] for one in volumes}
 
 
-def left_by_compose(client: Any) -> set[str]:
-    """Return the names of what compose runs have left: what no live process owns."""
+def await_nothing_of_compose(client: Any) -> None:
+    """Wait until nothing of compose runs is there that no live process owns.
+
+    A test that kills a run at the same time leaves some for a moment.
+    """
+    until(lambda: not _left_by_compose(client), "the end of what compose made", GONE_S)
+
+
+def _left_by_compose(client: Any) -> set[str]:
     owned = {run for run, owner in runs(client).items() if not owner_is_dead(owner)}
     found = {name: match["run"] for name in _names(client) if (match := OF_COMPOSE.match(name))}
     return {name for name, run in found.items() if run not in owned}

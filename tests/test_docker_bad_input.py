@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support_compose import left_by_compose, marked, project, spec, winkle
+from tests.support_compose import await_nothing_of_compose, marked, project, spec, winkle
 from tests.support_docker import api
 
 Services = dict[str, dict[str, Any]]
@@ -88,4 +88,4 @@ def test_a_project_that_cannot_come_up_is_told_with_its_reason_and_removed(
         assert word in told, told
     assert "Traceback" not in told
     with api() as client:
-        assert left_by_compose(client) == set()
+        await_nothing_of_compose(client)

@@ -18,8 +18,8 @@ from harness.runfile import from_values, read, to_yaml
 from harness.shape import Shape
 from tests.support_compose import (
     ADAPTER,
+    await_nothing_of_compose,
     lab,
-    left_by_compose,
     marked,
     spec,
     winkle,
@@ -100,7 +100,7 @@ def test_a_strangers_project_fails_under_a_paused_holder(tmp_path: Path) -> None
     proven = {proof["kind"] for proof in proofs if proof["grade"] == "installed"}
     assert proven == {"pause", "partition", "message", "link"}, proofs
     with api() as client:
-        assert left_by_compose(client) == set()
+        await_nothing_of_compose(client)
 
 
 @marked
@@ -156,4 +156,4 @@ def test_a_pattern_that_fits_nothing_is_told_and_all_is_removed(tmp_path: Path) 
     told = said["error"] or said["results"]["error"]
     assert "found no service named zk*; there are etcd1, etcd2, etcd3" in told
     with api() as client:
-        assert left_by_compose(client) == set()
+        await_nothing_of_compose(client)

@@ -18,8 +18,8 @@ from aetcd import rpc
 
 from harness.target import Grant, RefusedError, Stored
 from targets._etcd_access import Access
+from targets._no_effect import NotAskedError
 from targets._stored import pack, unpack
-from targets.etcd import NotAskedError
 
 CHANNEL = (
     ("grpc.enable_retries", 0),

@@ -19,7 +19,7 @@ from harness.target import Grant, Queued, RefusedError
 from targets._etcd_access import Access
 from targets._etcd_client import LeaseClient, created_at, left_s, lock_key
 from targets._etcd_lock_rpc import LockRpc
-from targets.etcd import NotAskedError
+from targets._no_effect import NotAskedError
 
 _LOOK_S = 0.005
 _EXPIRED = "session is expired"

@@ -38,8 +38,8 @@ from hazelcast.protocol.codec import (
 )
 
 from harness.target import Grant, RefusedError, Stored
+from targets._no_effect import ChangedMeanwhileError, NotAskedError, NotConnectedError
 from targets._stored import pack, unpack
-from targets.hazelcast import ChangedMeanwhileError, NotAskedError, NotConnectedError
 
 GROUP = "default"
 THREAD = 1  # a session has one owner here

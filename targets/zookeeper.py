@@ -33,6 +33,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from harness.target import Cluster, ErrorRule, LockClient, Place, Server, StoreClient
 from targets import jars
 from targets._binary import IMAGE, one_of
+from targets._no_effect import ChangedMeanwhileError, NotAskedError, NotConnectedError
 
 CLIENT_PORT = 2181
 TICK_MS = 500
@@ -49,18 +50,6 @@ _JVM = (
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
 )
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-
-
-class NotConnectedError(Exception):
-    """There was no connection to any server, so no request was sent."""
-
-
-class NotAskedError(Exception):
-    """An acquire ended before it created the lock's node."""
-
-
-class ChangedMeanwhileError(Exception):
-    """The node changed between the look at its token and the write, so the write was refused."""
 
 
 class ZooKeeper:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from harness.target import Cluster, Grant, Place, RefusedError, Stored, proves_no_effect
-from targets.hazelcast import Hazelcast, NotConnectedError
+from targets._no_effect import NotConnectedError
+from targets.hazelcast import Hazelcast
 from tests.support_servers import (
     ReplyEater,
     Servers,

@@ -11,7 +11,8 @@ import pytest
 
 from harness.errors import UsageError
 from harness.target import Cluster, Grant, Place, RefusedError, Stored, proves_no_effect
-from targets.nats import ConflictError, Nats, NotAskedError
+from targets._no_effect import ChangedMeanwhileError, NotAskedError
+from targets.nats import Nats
 from tests.support_faults import faulted
 from tests.support_servers import Servers, fresh_address, in_time, servers_of, until
 
@@ -120,7 +121,7 @@ def test_a_write_between_read_and_write_is_a_conflict_without_effect(
             return found
 
         monkeypatch.setattr(NatsStore, "_last", slow)
-        with pytest.raises(ConflictError) as conflict:
+        with pytest.raises(ChangedMeanwhileError) as conflict:
             store.write("raced", "second", 2)
         monkeypatch.undo()
         assert proves_no_effect(one.target, conflict.value) is not None

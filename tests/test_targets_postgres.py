@@ -14,7 +14,8 @@ import pytest
 
 from harness.target import Grant, RefusedError, Stored, proves_no_effect
 from targets import _postgres_server as starter
-from targets._postgres_session import NotConnectedError, Session, SessionLostError, SqlError
+from targets._no_effect import NotConnectedError
+from targets._postgres_session import Session, SessionLostError, SqlError
 from targets.postgres import Postgres
 from tests.support_servers import Servers, in_time, servers_of, until
 

@@ -11,7 +11,8 @@ import pytest
 
 from harness.target import Cluster, Grant, RefusedError, Stored, proves_no_effect
 from targets import _zookeeper_server as starter
-from targets.zookeeper import NotConnectedError, ZooKeeper
+from targets._no_effect import NotConnectedError
+from targets.zookeeper import ZooKeeper
 from tests.support_servers import (
     ReplyEater,
     Servers,

@@ -150,7 +150,7 @@ def _attached(draft: Draft, names: Sequence[str]) -> Sequence[str]:
     """Return the servers that a compose file brings up, as far as it can be read here."""
     if draft.compose is None:
         return ()
-    from harness.docker.compose import services
+    from harness.docker.services import services
 
     brought_up = services(Path(draft.compose), draft.servers)
     return [name for name in names if name in brought_up]

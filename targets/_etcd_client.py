@@ -59,7 +59,7 @@ class EtcdClient:
         self._timeout_s = access.timeout_s
         self._channel = access.channel(CHANNEL)
         if access.user is not None:
-            from targets._etcd_users import as_user
+            from targets._etcd_login import as_user
 
             self._channel = as_user(self._channel, access.user, access.timeout_s)
         self._kv = rpc.KVStub(self._channel)

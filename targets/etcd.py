@@ -275,7 +275,7 @@ class Etcd:
 
     def stranger(self, cluster: Cluster, timeout_s: float) -> StrangerClient:
         """Make a client of a user who may do nothing with the workers' keys (imports gRPC)."""
-        from targets._etcd_users import EtcdStranger
+        from targets._etcd_stranger import EtcdStranger
 
         return EtcdStranger(self._access(cluster, timeout_s))
 

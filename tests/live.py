@@ -5,8 +5,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -36,6 +36,7 @@ class LiveRun:
     process: "subprocess.Popen[bytes]"
     state: Path
     out: Path
+    held: ExitStack = field(default_factory=ExitStack)
 
     def ledger(self) -> Path | None:
         """The run's ledger, once it is there."""
@@ -55,10 +56,16 @@ class LiveRun:
         )
 
     def namespace(self) -> int:
-        """The inode of the sandbox's pid namespace."""
+        """The inode of the sandbox's pid namespace, while the sandbox lives.
+
+        Held open from now on: the kernel would give the number to the next sandbox of another test.
+        """
         path = self.ledger()
         assert path is not None
-        return int(read(path)[0]["pid_namespace"])
+        inode = int(read(path)[0]["pid_namespace"])
+        fd = os.open(f"/proc/{self.members(inode)[0]}/ns/pid", os.O_RDONLY)
+        self.held.callback(os.close, fd)
+        return inode
 
     def members(self, namespace: int) -> list[int]:
         """All processes of the sandbox that live, as pids of this machine.
@@ -109,8 +116,10 @@ def live_run(tmp_path: Path, run_file: str) -> Iterator[LiveRun]:
             stdout=subprocess.DEVNULL,
             stderr=stderr,
         )
+    run = LiveRun(process, state, out)
     try:
-        yield LiveRun(process, state, out)
+        with run.held:
+            yield run
     finally:
         process.kill()
         process.wait()

@@ -84,12 +84,12 @@ class Cutting(ABC):
             self._note({**orders, owner: Order(wanted, reject)})
             try:
                 await self._tell(*self._sides())
+                await self._forget(self.cut_now() - before)
             except OSError:
                 with contextlib.suppress(OSError):  # what failed may fail again
                     await self._tell(*_sides(orders))
                 self._note(orders)
                 raise
-            await self._forget(self.cut_now() - before)
 
     async def mend(self, owner: str) -> None:
         """Undo the cut of an owner.  Raises OSError; what can be mended is mended then, too."""

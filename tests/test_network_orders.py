@@ -44,10 +44,13 @@ class PaperCuts(Cutting):
         self.prober = PaperProber()
         self.now: tuple[set[Pair], set[Pair]] = (set(), set())
         self.lost: list[set[Pair]] = []
+        self.keeps = False
         self.fails = False
         self.meanwhile: Callable[[], None] = lambda: None
 
     async def _lose(self, pairs: frozenset[Pair]) -> None:
+        if self.keeps:
+            raise OSError("kept")
         self.lost.append(set(pairs))
 
     def _prober(self) -> Prober:
@@ -139,6 +142,18 @@ def test_a_cut_that_fails_changes_nothing() -> None:
         await place.cut("x", [AB])
         place.fails = True
         with pytest.raises(OSError, match="refused"):
+            await place.cut("y", [AC])
+        assert place.now == ({AB}, set())
+        assert place.cut_now() == {AB}
+
+    cuts(test)
+
+
+def test_a_cut_behind_which_packets_are_kept_changes_nothing() -> None:
+    async def test(place: PaperCuts) -> None:
+        await place.cut("x", [AB])
+        place.keeps = True
+        with pytest.raises(OSError, match="kept"):
             await place.cut("y", [AC])
         assert place.now == ({AB}, set())
         assert place.cut_now() == {AB}

@@ -251,20 +251,27 @@ class Agent:
     # --------------------------------------------------------------------- heal
 
     async def heal(self) -> None:
-        """Undo everything that was ordered."""
-        self._rules.remove()
-        if self._proxies is not None:
-            self._proxies.heal()
-        await self._shaper.remove()
-        if self._volume is not None:
-            self._volume.make_room()
+        """Undo everything that was ordered; what fails keeps nothing else from being undone.
+
+        Raises the last failure, once all was tried.
+        """
+        async with contextlib.AsyncExitStack() as steps:  # carried out from the last one on
+            for owner in self._clocks.owners():
+                steps.push_async_callback(self._clocks.true_clocks, owner)
+            steps.callback(self._let_go)
+            if self._volume is not None:
+                steps.callback(self._volume.make_room)
+            steps.push_async_callback(self._shaper.remove)
+            if self._proxies is not None:
+                steps.callback(self._proxies.heal)
+            steps.callback(self._rules.remove)
+
+    def _let_go(self) -> None:
         reins = self._tracing or self._orders
         if self._owners or reins.frozen:  # who froze them thaws them; some may be stopped besides
             reins.frozen = False
             self._owners.clear()
             self._orders.resume_all()
-        for owner in self._clocks.owners():
-            await self._clocks.true_clocks(owner)
 
 
 def tell(event: dict[str, Any]) -> None:
@@ -333,8 +340,12 @@ class Line:
             silent = time.monotonic() - self._heard_s > SILENCE_S
             if silent and healed_s != self._heard_s:
                 healed_s = self._heard_s
-                await self._agent.heal()
-                tell({"event": "healed"})
+                try:
+                    await self._agent.heal()
+                except OSError as error:  # the next silence must be heard all the same
+                    sys.stderr.write(f"not all is undone: {error}\n")
+                else:
+                    tell({"event": "healed"})
 
 
 def reap() -> None:

@@ -114,7 +114,7 @@ REASONS = {
 STATS = {
     "operations": "for each operation, how many ended `ok`, `fail`, `info`, or stayed `open`",
     "takeovers": "grants that were superseded by a later one before their worker turned away",
-    "stale_attempts": "writes asked for after a later owner had been granted the lock",
+    "stale_attempts": "writes asked for, accepted or refused after a later owner had the lock",
     "stale_refused": "those of them that were refused",
     "stale_accepted": "stale-owner-writes and forgotten-fences",
     "acked_writes": "writes acknowledged",

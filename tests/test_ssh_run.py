@@ -155,20 +155,23 @@ def test_faults_are_proven_and_a_pause_gives_the_verdict_of_the_local_backend(
 
 
 def frozen() -> dict[str, Any]:
-    """Freeze the whole host of a worker while it works, and let a fault begin there then."""
+    """Freeze the whole host of a worker while it works, and let a fault begin there then.
+
+    The fence holds: an old owner that wakes before its host freezes would be a finding without it.
+    """
     with hosts(4) as made:
         spread(made)
         folder = Path(tempfile.mkdtemp(dir=ROOT))
         words = ("--backend", "ssh", "--inventory", str(made.path))
-        run = start(folder, "none", ["pause:who=w2,at=1s,for=1s,every=0.5s"], *words, length="9s")
+        faults = ["pause:who=w2,at=1s,for=1s,every=0.5s"]
+        run = start(folder, "checked", faults, *words, length="9s")
         history = folder / "runs" / "latest" / "history.jsonl"
-        faults = history.with_name("faults.jsonl")
-        until(lambda: run[0].poll() is not None or _named(faults, "w2"), "a pause of w2")
+        told = history.with_name("faults.jsonl")
+        until(lambda: run[0].poll() is not None or _named(told, "w2"), "a pause of w2")
         assert run[0].poll() is None, outcome(*run)
         made.place("h4").stop("test")
         before = len(_ends(history, "w1"))
-        told = outcome(*run)
-        return told | {
+        return outcome(*run) | {
             "log": (folder / "runs/latest/logs/w2.log").read_text(),
             "gap_s": _longest_gap_s(_ends(history, "w1")[before:]),
         }

@@ -95,8 +95,30 @@ def test_an_attempt_is_one_that_began_after_the_newer_grant(at: int, attempts: i
     script = Script()
     script.acquire("w1", 1, 0, 1)
     script.acquire("w2", 2, 2050, 2051)
-    script.write("w1", "w1-0", 1, at, at + 1, fail="fenced: 1 < 2")
+    script.write("w1", "w1-0", 1, at, at + 1, info="timeout")
     assert judge(script.evidence()).margins["stale_attempts"] == attempts
+
+
+@pytest.mark.parametrize(("until", "attempts"), [(2051, 0), (2052, 1)])
+def test_or_that_was_refused_after_it(until: int, attempts: int) -> None:
+    script = Script()
+    script.acquire("w1", 1, 0, 1)
+    script.acquire("w2", 2, 2050, 2051)
+    script.write("w1", "w1-0", 1, 1000, until, fail="fenced: 1 < 2")
+    assert judge(script.evidence()).margins["stale_refused"] == attempts
+
+
+def test_a_write_that_became_stale_on_its_way_is_an_attempt() -> None:
+    script = Script()
+    script.acquire("w1", 1, 0, 1)
+    script.acquire("w2", 2, 2050, 2051)
+    script.write("w1", "w1-0", 1, 2045, 5012, info="timeout")
+    script.write("w2", "w2-0", 2, 2060, 2061)
+    script.read("r1", 6000, 6001, "w1-0", 1)
+    verdict = judge(script.evidence())
+    assert verdict.anomalies[0].name == "stale-owner-write"
+    assert verdict.margins["stale_attempts"] == verdict.margins["stale_accepted"] == 1
+    assert verdict.unknown == ()
 
 
 def test_an_old_owner_that_had_released_was_not_out() -> None:

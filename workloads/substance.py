@@ -20,7 +20,7 @@ from harness.window import Window
 from workloads._clusters import Seen
 from workloads._grants import Grant
 from workloads._owners import Order
-from workloads._trace import OPERATIONS, Trace
+from workloads._trace import OPERATIONS, Trace, Write
 from workloads._waits import lost_places
 from workloads._words import count, done_ns, made_up, refusal
 
@@ -31,11 +31,11 @@ _NEEDED = ("acquire", "write", "read")
 class Tally:
     """What happened on one key, or on all of them.
 
-    `attempts` are writes of owners that had been superseded; `forged` are writes, renewals and
-    releases by somebody who was never granted what he used.  `lost_places` are
-    answered acquires whose lease had ended in the queue.  `takeover_ns`: from the end of an
-    unreleased lease to the next grant; `renewal_ns`: from a renewal's answer to the end of the
-    lease that it found.
+    `attempts` are writes of owners that had been superseded when they asked, or when the resource
+    dealt with it: one that is long on its way becomes stale there.  `forged` are writes, renewals
+    and releases by somebody who was never granted what he used.  `lost_places` are answered
+    acquires whose lease had ended in the queue.  `takeover_ns`: from the end of an unreleased lease
+    to the next grant; `renewal_ns`: from a renewal's answer to the end of the lease that it found.
     """
 
     takeovers: int
@@ -55,14 +55,16 @@ def tally(trace: Trace, seen: Seen, order: Order) -> Tally:
     """Count one key."""
     later_ns = trace.earliest_above((grant.level, grant.start_ns) for grant in trace.grants)
     superseded = [grant for grant in trace.grants if later_ns[grant.level] < grant.left_ns]
-    late = [w for w in trace.writes if later_ns[w.level] < w.call.call_ns]
-    attempts = [w for w in late if w.grant is not None]
+    accepted = {one.write.call.index for one in order.stale}
+    attempts = [
+        w for w in trace.writes if w.call.index in accepted or _too_late(w, later_ns[w.level])
+    ]
     forged = _forged(trace)
     lost = lost_places(trace.of("acquire"), trace.of("keep")).values()
     return Tally(
         takeovers=len(superseded),
         attempts=len(attempts),
-        refused=sum(refusal(w.call) in ("fenced", "not-holder") for w in attempts),
+        refused=sum(_turned_away(w.call) for w in attempts),
         stale=len(order.stale),
         takeover_ns=tuple(
             round(later_ns[grant.level]) - grant.lease_end_ns
@@ -75,10 +77,22 @@ def tally(trace: Trace, seen: Seen, order: Order) -> Tally:
             for cluster in seen.clusters
         ),
         forged=len(forged),
-        forged_refused=sum(refusal(call) in ("fenced", "not-holder") for call in forged),
+        forged_refused=sum(_turned_away(call) for call in forged),
         lost_places=len(lost),
         lost_refused=sum(refusal(call) == "not-holder" for call in lost),
     )
+
+
+def _too_late(write: Write, later_ns: float) -> bool:
+    """Whether a write began after the later grant, or was refused after it."""
+    call = write.call
+    if write.grant is None:
+        return False
+    return later_ns < call.call_ns or (_turned_away(call) and later_ns < done_ns(call))
+
+
+def _turned_away(call: Call) -> bool:
+    return refusal(call) in ("fenced", "not-holder")
 
 
 def _forged(trace: Trace) -> list[Call]:

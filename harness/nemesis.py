@@ -273,6 +273,8 @@ class Nemesis:
         return self._clock.now_ns() - round(proof.age_s * 1e9) if proof.holds else None
 
     def _never(self, index: int, spec: FaultSpec) -> None:
+        text = f"never triggered: no {spec.who} came to {spec.trigger} in time"
+        why = self._roles.why_nobody(spec.who)
         self._record(
             Window(
                 spec=index,
@@ -282,7 +284,7 @@ class Nemesis:
                 at=spec.trigger,
                 requested_ns=self._began_ns,
                 grade="not-effective",
-                text=f"never triggered: no {spec.who} came to {spec.trigger} in time",
+                text=f"{text}: {why}" if why else text,
             )
         )
 

@@ -10,6 +10,7 @@ from harness.bounded import call
 from harness.controller import Controller
 from harness.node import Node
 from harness.target import Cluster, Leader
+from harness.text import plain
 
 LEADER_S = 30.0
 
@@ -28,10 +29,15 @@ class Roles:
         self._servers = servers
         self._controller = controller
         self._leader = leader
+        self._no_leader = ""
 
     def node(self, name: str) -> Node:
         """The node of that name."""
         return self._nodes[name]
+
+    def why_nobody(self, who: str) -> str:
+        """Return why nobody played a role when it was asked for last, "" if nothing is known."""
+        return self._no_leader if who in ("leader", "follower") else ""
 
     def fits(self, who: str, worker: str) -> bool:
         """Whether a worker that is about to pass a phase is one that `who` means.
@@ -67,11 +73,26 @@ class Roles:
     async def _by_leader(self, who: str, lock: list[str]) -> list[str]:
         if self._leader is None:
             return []
-        target, cluster = self._leader
-        leader = await call(target.leader, cluster, bound_s=LEADER_S)
+        leader = await self._ask(*self._leader)
         if leader is None:
             return []
         return [leader] if who == "leader" else [name for name in lock if name != leader][:1]
+
+    async def _ask(self, target: Leader, cluster: Cluster) -> str | None:
+        """Ask the target's own code, which may fail in any way while members are out.
+
+        A failure means that nobody knows the leader now, like an election; it does not end the run.
+        """
+        self._no_leader = ""
+        try:
+            leader = await call(target.leader, cluster, bound_s=LEADER_S)
+        except Exception as error:  # noqa: BLE001 - told with the fault, if none comes in time
+            self._no_leader = f"leader() raised {type(error).__name__}: {plain(str(error))}"
+            return None
+        if leader is not None and leader not in self._servers["lock"]:
+            self._no_leader = f"leader said {leader!r}, which is no server of the lock"
+            return None
+        return leader
 
     def _named(self, who: str, lock: list[str]) -> list[str]:
         if who.startswith("server:"):

@@ -385,7 +385,10 @@ class Leader(Protocol):
     """Ability: name the server that leads now."""
 
     def leader(self, cluster: Cluster) -> str | None:
-        """Return the leader's server name, None while there is none."""
+        """Return the leader's server name, None while there is none; an error means the same.
+
+        It is asked while servers are paused, cut off and killed, and again until one leads.
+        """
         ...
 
 

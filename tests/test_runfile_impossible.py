@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import itertools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -229,3 +230,29 @@ def test_whoever_a_role_turns_out_to_be_was_thought_of(who: str) -> None:
     found = asyncio.run(seen())
     assert found
     assert found <= set(plan.meant)
+
+
+def test_a_leader_that_cannot_be_told_is_no_leader_yet() -> None:
+    """The target's own code is asked while its servers are out: it may fail in any way."""
+    answers: Iterator[str | Exception] = iter([KeyError("leader"), "e9", "e2"])
+
+    class Confused:
+        def leader(self, _cluster: object) -> str:
+            answer = next(answers)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    lock = ["e1", "e2", "e3"]
+    nodes = cast("dict[str, Node]", {name: name for name in lock})
+    asked = cast("Any", (Confused(), None))
+    roles = Roles(nodes, {"lock": lock, "store": []}, cast("Any", None), asked)
+    told: list[Any] = [
+        (asyncio.run(roles.nodes("leader")), roles.why_nobody("leader")) for _ in range(3)
+    ]
+    assert told == [
+        ([], "leader() raised KeyError: 'leader'"),
+        ([], "leader said 'e9', which is no server of the lock"),
+        (["e2"], ""),
+    ]
+    assert roles.why_nobody("waiter") == ""

@@ -60,5 +60,5 @@ class Etcd:
         for place in cluster.places:
             with contextlib.suppress(OSError):
                 said = ask(place, 0.5, "maintenance/status")
-                if said["leader"] == said["header"]["member_id"]:
+                if said.get("leader") == said["header"]["member_id"]:
                     return place.name

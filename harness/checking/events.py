@@ -95,10 +95,9 @@ class Events:
             raise UnusualError
         answers = [values[at] for at in ended.tolist()]
         told = [type(answer) is dict and "saw" in answer for answer in answers]
-        for at in swaps.tolist():
-            values[at] = None
-        value = self.codes.of(values)
-        value[swaps] = ABSENT
+        others = np.flatnonzero(f != self.kinds["cas"])
+        value = np.full(len(values), ABSENT, np.int64)
+        value[others] = self.codes.of([values[at] for at in others.tolist()])
         value[begun] = self.codes.of([new for _, new in pairs])
         expected[begun] = self.codes.of([old for old, _ in pairs])
         value[ended[told]] = self.codes.of(

@@ -1,11 +1,12 @@
 """One run, from Python or from the command line: `harness.run(...)` and `execute(...)`."""
 
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.backend import backend
-from harness.errors import HarnessError, WinkleError
+from harness.errors import HarnessError, SandboxError, WinkleError
 from harness.folder import RunFolder, create
 from harness.heal import heal
 from harness.judge import HARNESS_ERROR, exit_code, finish
@@ -39,25 +40,31 @@ class RunResult:
         return self.results.verdict.anomalies if self.results else ()
 
 
+def require(backends: Collection[str]) -> None:
+    """Stop where one of these backends cannot work at all.  Raises HarnessError."""
+    for name in sorted(backends):
+        backend(name).require()
+
+
 def execute(
     spec: RunSpec, out: Path, *, json_output: bool = False, quiet: bool = False
 ) -> RunResult:
-    """Run, judge and report; never raises for what a run may meet.  Raises UsageError.
+    """Run, judge and report; never raises for what a run may meet.
 
-    Blocks for the length of the run.  The run lives in a sandbox of its own: this process starts no
-    thread, holds no server, and survives whatever happens there.
+    Raises UsageError, and HarnessError where no run can live: the machine forbids sandboxes, or no
+    engine answers.  Blocks for the length of the run.  The run lives in a sandbox of its own: this
+    process starts no thread, holds no server, and survives whatever happens there.
     """
-    lives_in = backend(spec.backend)
-    lives_in.require()
+    require({spec.backend})
     heal()
     try:
         folder = create(out, spec, time.time())
         _write_run_file(folder, spec, quiet=quiet or json_output)
     except (HarnessError, OSError) as error:
         return RunResult(HARNESS_ERROR, None, None, str(error))
-    left = lives_in.launch(folder.path)
+    left = backend(spec.backend).launch(folder.path)
     if left.never_began is not None:
-        return RunResult(HARNESS_ERROR, folder.path, None, left.never_began)
+        raise SandboxError(left.never_began)
     try:
         judged = folder.results.exists()
         results = folder.read_results() if judged else finish(folder)
@@ -83,7 +90,7 @@ def run(
 ) -> RunResult:
     """Run as `winkle run` does: `run(lock="etcd", store="valkey", faults=["pause:..."])`.
 
-    `flags` are the keys of a run file (`workers=3`, `ttl="2s"`, ...).  Raises UsageError.
+    `flags` are the keys of a run file (`workers=3`, `ttl="2s"`, ...).  Raises as `execute`.
     """
     from harness.runfile import from_values, read_file
 

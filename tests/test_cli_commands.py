@@ -3,7 +3,7 @@
 import importlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from harness.cli import main
-from harness.errors import HarnessError, MalformedHistoryError, TargetError
+from harness.errors import HarnessError, MalformedHistoryError, SandboxError, TargetError
 from harness.results import Results
 from harness.spec import RunSpec
 from harness.units import Duration
@@ -75,10 +75,17 @@ class Api:
     def __init__(self) -> None:
         self.answers: Iterator[Result | BaseException] = iter(())
         self.asked: list[tuple[RunSpec, Path, bool, bool]] = []
+        self.missing: Exception | None = None
 
     def answer(self, *answers: Result | BaseException) -> None:
         """Set the answers of the next runs."""
         self.answers = iter(answers)
+
+    def require(self, backends: Collection[str]) -> None:
+        """Say what all runs miss, if anything."""
+        assert backends
+        if self.missing:
+            raise self.missing
 
     def execute(self, spec: RunSpec, out: Path, *, json_output: bool, quiet: bool) -> Result:
         """Answer."""
@@ -102,7 +109,7 @@ def module(monkeypatch: pytest.MonkeyPatch, name: str, **names: Any) -> None:
 def api(monkeypatch: pytest.MonkeyPatch) -> Api:
     install(monkeypatch)
     stub = Api()
-    module(monkeypatch, "harness.api", execute=stub.execute)
+    module(monkeypatch, "harness.api", execute=stub.execute, require=stub.require)
     return stub
 
 
@@ -365,6 +372,26 @@ def test_a_run_that_breaks_makes_the_suite_255_and_does_not_stop_it(
     assert (first["verdict"], first["as_expected"]) == ("error", False)
     assert "no sandbox" in first["why_not"]
     assert (second["name"], second["verdict"], second["as_expected"]) == ("must pass", "pass", True)
+
+
+def test_a_machine_on_which_no_run_can_live_is_told_once(
+    api: Api, suite: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.missing = HarnessError("no engine")
+    assert main(["suite", suite]) == 255
+    api.missing = None
+    api.answer(SandboxError("no namespaces"))
+    assert main(["suite", suite, "--quiet"]) == 255
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "winkle: no engine\nwinkle: no namespaces\n")
+
+
+def test_a_sandbox_that_fails_later_costs_one_run(
+    api: Api, suite: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.answer(Result(0, None, results("pass")), SandboxError("no memory"))
+    assert main(["suite", suite, "--json"]) == 255
+    assert [run["why_not"] for run in json.loads(capsys.readouterr().out)["runs"]][1] == "no memory"
 
 
 def test_an_interrupted_suite_shows_what_it_has(

@@ -250,9 +250,11 @@ def two_cycle(clusters: Clusters, one: int, other: int) -> Finding:
 
 def writes_of(steps: Steps) -> Ints:
     """Return the rows of the writes that happened or may have."""
-    return np.flatnonzero((steps.kind == WRITE) & (steps.outcome <= UNKNOWN))
+    happened: Flags = (steps.kind == WRITE) & (steps.outcome <= UNKNOWN)
+    return happened.nonzero()[0]
 
 
 def reads_of(steps: Steps) -> Ints:
     """Return the rows of the reads that told a value."""
-    return np.flatnonzero((steps.kind == READ) & (steps.outcome == DONE) & (steps.seen >= 0))
+    told: Flags = (steps.kind == READ) & (steps.outcome == DONE) & (steps.seen >= 0)
+    return told.nonzero()[0]

@@ -78,7 +78,7 @@ def steps_of(
     kind, outcome = _kinds_and_outcomes(columns, fenced=fenced, cas_tells=cas_tells)
     call, ret, never = ranked_times(columns)
     token, told, initial_token, tokens = _tokens(columns, kind, outcome, fenced=fenced)
-    seen = np.where((kind & 1) == 0, columns.result, NOT_TOLD)  # of a read or a cas
+    seen = np.where(kind & 1, NOT_TOLD, columns.result)  # of a read or a cas
     if fenced:  # a read that tells a token and no value tells the token only
         no_value = (kind == READ) & (seen == NIL) & (told > UNTOLD)
         if initial is None:
@@ -110,11 +110,12 @@ def _kinds_and_outcomes(columns: Columns, *, fenced: bool, cas_tells: bool) -> t
     """Return what each call is and what its outcome says, each by one look into a table."""
     known = [_KINDS.get(f, OTHER) for f in columns.kinds.names] or [OTHER]
     said = b"".join(_OUTCOMES[-1 if cas_tells and f == CAS else f] for f in known)
-    kind = np.frombuffer(bytes(known), np.int8)[columns.kind]
+    kind = np.frombuffer(bytes(known), np.int8).take(columns.kind)
     place = np.multiply(columns.kind, 3, dtype=np.int64) + columns.outcome
-    outcome = np.frombuffer(said, np.int8)[place]
-    if fenced:
-        refused = columns.error == columns.errors.find("fenced")
+    outcome = np.frombuffer(said, np.int8).take(place)
+    reason = columns.errors.find("fenced")
+    if fenced and reason >= 0:
+        refused = columns.error == reason
         refused &= (columns.outcome == FAIL) & (kind == WRITE)
         np.putmask(outcome, refused, REFUSED)
     return kind, outcome

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from harness.commands.run import finding_after, random_seed, report_path
-from harness.errors import WinkleError
+from harness.errors import SandboxError, WinkleError
 from harness.results import Results
 from harness.runfile import Flags
 from harness.spec import RunSpec
@@ -21,16 +21,19 @@ _NAME_COLUMNS, _FOUND_COLUMNS = 27, 23
 def suite(name: str, given: Flags, *, folder: Path, as_json: bool, quiet: bool) -> int:
     """Run a suite by name or path; return the exit code.  `given` overrides each of its runs.
 
-    Raises UsageError.
+    Raises UsageError, and HarnessError when no run of it can live here, which is told once.
     """
+    from harness import api
+
     planned = read_suite(locate(name), flags=given, default_seed=random_seed())
+    api.require({plan.spec.backend for plan in planned})
     rows: list[Row] = []
 
     def run(spec: RunSpec) -> tuple[int, Path | None, Results | None, str]:
         number = len(rows) + 1
         if not quiet:
             err(f"[{number}/{len(planned)}] {printable(planned[number - 1].name)}")
-        return _run(spec, folder, quiet=quiet or as_json)
+        return _run(spec, folder, quiet=quiet or as_json, first=not rows)
 
     for row in carry_out(planned, run):
         rows.append(row)
@@ -46,9 +49,12 @@ def suite(name: str, given: Flags, *, folder: Path, as_json: bool, quiet: bool) 
 
 
 def _run(
-    spec: RunSpec, folder: Path, *, quiet: bool
+    spec: RunSpec, folder: Path, *, quiet: bool, first: bool
 ) -> tuple[int, Path | None, Results | None, str]:
-    """Carry out one run; whatever breaks in it is that run's result, so that the others go on."""
+    """Carry out one run; whatever breaks in it is that run's result, so that the others go on.
+
+    Raises SandboxError for the first run only: the machine forbids all of them.
+    """
     from harness import api
 
     try:
@@ -56,6 +62,8 @@ def _run(
     except KeyboardInterrupt:
         return 130, None, None, "interrupted"
     except WinkleError as error:
+        if first and isinstance(error, SandboxError):
+            raise
         return 255, None, None, str(error)
     except Exception as error:  # noqa: BLE001 - the run is reported as broken and the suite goes on
         return 255, None, None, f"{type(error).__name__}: {error}"
@@ -82,7 +90,8 @@ def _print(rows: list[Row], planned: int) -> None:
     for row, line in zip(rows, lines, strict=True):
         out(line if row.as_expected else paint(line, "red"))
     for row in rows:
-        out(report_path(row.folder))
+        if row.folder is not None:
+            out(report_path(row.folder))
     for row in rows:
         if not row.as_expected:
             out(f"{printable(row.planned.name)}: {printable(row.why_not)}")

@@ -9,6 +9,7 @@ from harness.runfile import from_values
 from harness.ssh.inventory import Host, Inventory, assign, inventory_schema, read
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKmpM45P6FmVQDSgHBCC7cPbMKFd5MPAJ6EHYDDjm0dD"
+ENVOY = "address: x, python: p, envoy: true"
 GOOD = f"""
 defaults: {{user: winkle, key: id, sudo: true}}
 hosts:
@@ -53,6 +54,15 @@ def test_defaults_and_paths(tmp_path: Path) -> None:
         ("hosts:\n  - {name: a, address: x}\n  - {name: a, address: y}", "two hosts are named a"),
         ("defaults: {usr: x}\nhosts:\n  - {name: a, address: x}", "did you mean user?"),
         ("hosts:\n  - {name: a, address: x}\n  - {name: b, local: true}", "b: missing: address"),
+        ("hosts:\n  - {name: a, address: x, envoy: true}", "missing: python, a Python 3.11"),
+        (
+            "defaults: {envoy: true}\nhosts:\n  - {name: a, address: x}",
+            'unknown key "envoy"; allowed',
+        ),
+        (
+            "hosts:" + "".join(f"\n  - {{name: {n}, {ENVOY}}}" for n in "ab"),
+            "a, b: found several envoys; allowed: one",
+        ),
         ("", "hosts: missing"),
         ("[1]", "allowed: a mapping"),
     ],

@@ -7,20 +7,18 @@ what must reach a server whatever is cut goes out from there.
 import asyncio
 import contextlib
 import io
-import itertools
 import secrets
 import tarfile
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 from harness import assemble
+from harness.asking import ENVOY, EnvoyLine, parts_of
 from harness.backend import Proxying, Reached
 from harness.docker.attached import AttachedNode
 from harness.docker.compose import Composed
-from harness.docker.distant import EnvoyLine, Part, view
 from harness.docker.door import DOORS
 from harness.docker.engine import connect
 from harness.docker.holder import Holder
@@ -35,7 +33,7 @@ from harness.docker.sidecar import Sidecar
 from harness.servers import Parts
 from harness.spec import RunSpec
 from harness.target import Place, Target
-from harness.trick import Part as TrickPart
+from harness.trick import Part
 
 HUB = "hub"
 _SHARED = "_doors"  # no node's name
@@ -85,8 +83,9 @@ class DockerLab:
         }
         volumes = [bind for holder in made for bind in holder.binds]
         inside = DockerNode(self.project, self._hub, binds=volumes, files=files)
-        self._envoy = EnvoyLine(inside, _parts(spec), folder / "logs" / "envoy.log")
-        self._unseen = itertools.chain(_parts(spec))
+        log = folder / "logs" / "envoy.log"
+        envoy = inside.spawn(["python", *ENVOY], log=log, pipes=True)
+        self._envoy = EnvoyLine(envoy, parts_of(spec), log)
 
     def _holder(self, name: str) -> Holder:
         if self._composed is not None and name in self._servers:
@@ -126,16 +125,13 @@ class DockerLab:
                 holder.order("beat")
             self._reaper.beat()
 
-    def proxies(
-        self, workers: Sequence[str], places: Mapping[TrickPart, Sequence[Place]]
-    ) -> Proxying:
+    def proxies(self, workers: Sequence[str], places: Mapping[Part, Sequence[Place]]) -> Proxying:
         """Return the proxies, which stand on the workers' nodes."""
         return Proxies(self._hub, self._named, workers, places)
 
     def distant(self, target: Target) -> Target:
         """Return the target, asked by the envoy.  Called for the lock first, then for the store."""
-        part = next(self._unseen)
-        return view(target, lambda call, *arguments: self._envoy.ask(part, call, *arguments))
+        return self._envoy.distant(target)
 
     async def reach(self, place: Place, bound_s: float) -> Reached:
         """Connect to a server's port from the hub."""
@@ -178,16 +174,6 @@ def _images(spec: RunSpec) -> dict[str, str]:
     """Return the images of the user's own, by the server that is to run from each."""
     servers = Parts(*assemble.targets(spec)).servers
     return {server.name: server.image for server in servers if server.image is not None}
-
-
-def _parts(spec: RunSpec) -> dict[Part, dict[str, Any]]:
-    """Return what the envoy makes its targets from; one of them when one plays both parts."""
-    if spec.one_target:
-        return {"lock": {"name": spec.lock.name, "options": assemble.merged(spec)}}
-    return {
-        "lock": {"name": spec.lock.name, "options": dict(spec.lock.options)},
-        "store": {"name": spec.store.name, "options": dict(spec.store.options)},
-    }
 
 
 def own_files(spec: RunSpec) -> bytes | None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness import adversary
+from harness.asking import parts_of
 from harness.backend import Left
 from harness.errors import HarnessError
 from harness.local import sandbox
@@ -39,5 +40,11 @@ def build(names: Sequence[str], spec: RunSpec, folder: Path) -> SshLab:
     assert spec.inventory is not None, "asked for with the backend"
     hosts = inventory.read(Path(spec.inventory))
     return SshLab(
-        servers, workers, hosts, folder.name, seed=spec.seed, log=folder / "logs" / "proxies.log"
+        servers,
+        workers,
+        hosts,
+        folder.name,
+        seed=spec.seed,
+        logs=folder / "logs",
+        parts=parts_of(spec),
     )

@@ -8,11 +8,12 @@ from harness.ssh.station import Station
 
 
 class Hosting:
-    """All nodes of a run, with who shares a host with whom."""
+    """All nodes of a run, with who shares a host with whom; the envoy is not to be cut off."""
 
-    def __init__(self, nodes: Mapping[str, SshNode]) -> None:
+    def __init__(self, nodes: Mapping[str, SshNode], envoy: SshNode | None = None) -> None:
         self.nodes = nodes
-        self._lodgers = Counter(node.station for node in nodes.values())
+        self._all = {**nodes, "the envoy": envoy} if envoy else nodes
+        self._lodgers = Counter(node.station for node in self._all.values())
 
     def free(self) -> list[Station]:
         """Return the hosts that one node has for itself, by name."""
@@ -28,7 +29,7 @@ class Hosting:
                 " links"
             )
         if self._lodgers[station] > 1:
-            others = [o for o, node in self.nodes.items() if node.station is station and o != name]
+            others = [o for o, node in self._all.items() if node.station is station and o != name]
             return (
                 f"{name} shares the host {station.host.name} with {', '.join(sorted(others))}:"
                 " to be cut off, or to have bad links, a node needs a host of its own"

@@ -70,6 +70,11 @@ class Host(Common):
         default=None, description="what the other hosts know it by, when that is not `address`"
     )
     host_key: str | None = Field(default=None, description="its public key: a type and base64 text")
+    envoy: bool = Field(
+        default=False,
+        description="servers are asked from here whether they are ready and who leads, instead of"
+        " from the controller, which then needs no way to them; needs `python`",
+    )
     nodes: tuple[str, ...] = Field(
         default=(), description="the servers and workers that live there; `*` stands for anything"
     )
@@ -85,6 +90,10 @@ class Host(Common):
     def _somewhere(self) -> Self:
         if not self.local and "address" not in self.model_fields_set:
             raise ValueError("missing: address; or `local: true` for this machine")
+        if self.envoy and self.python is None:
+            raise ValueError(
+                "missing: python, a Python 3.11 or newer with vanwinkle, for the envoy"
+            )
         return self
 
     @property
@@ -129,7 +138,14 @@ class Inventory(BaseModel):
                 )
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"two hosts are named {', '.join(twice)}")
+        if len(envoys := [host.name for host in self.hosts if host.envoy]) > 1:
+            raise ValueError(f"{', '.join(envoys)}: found several envoys; allowed: one")
         return self
+
+    @property
+    def envoy(self) -> Host | None:
+        """The host from which servers are asked, None when the controller asks them."""
+        return next((host for host in self.hosts if host.envoy), None)
 
 
 def key_bytes(text: str) -> tuple[str, bytes]:

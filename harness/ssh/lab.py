@@ -2,8 +2,8 @@
 
 The servers' programs must be on the hosts already: a target is told where (`etcd[binary=...]`).  A
 worker is started with the Python that the inventory names for its host.  The controller asks the
-servers itself whether they are ready, so it must reach them at the address that they have for each
-other.
+servers itself whether they are ready, at the address that they have for each other, or it has an
+envoy on a host that does.
 """
 
 import asyncio
@@ -13,7 +13,10 @@ import secrets
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
+from harness.asking import ENVOY, EnvoyLine
 from harness.backend import Proxying, Reached
 from harness.ssh import node as nodes
 from harness.ssh.hosting import Hosting
@@ -27,6 +30,7 @@ from harness.ssh.station import LEASE_S, Station
 from harness.target import Place, Target
 from harness.trick import Part
 
+_ENVOY = "_envoy"  # no node's name
 _AT_ONCE = 8
 _WORKER = (nodes.PYTHON, "-P", "-m", "harness.worker")
 _SLACK_S = 0.5
@@ -45,24 +49,30 @@ class SshLab:
         run: str,
         lease_s: float = LEASE_S,
         seed: int = 0,
-        log: Path = Path(os.devnull),
+        logs: Path | None = None,
+        parts: Mapping[Part, Mapping[str, Any]] = MappingProxyType({}),
     ) -> None:
         """Connect to all hosts that are needed and make the nodes.  Raises HarnessError.
 
-        `log` takes what the proxies say.
+        `logs` is the folder for what proxies and envoy say; `parts` are the targets that an envoy
+        makes there.
         """
-        self._log = log
+        self._logs = logs
         placed = assign(servers, workers, inventory)
-        hosts = {host.name: host for host in placed.values()}
+        hosts = {host.name: host for host in (*placed.values(), inventory.envoy) if host}
         token = f"{run}-{secrets.token_hex(4)}"
         self._stations: dict[str, Station] = {}
+        self._line: EnvoyLine | None = None
         self._connect(list(hosts.values()), token, lease_s)
         # After paramiko is imported: it ends its connections at exit, which is not to come first.
         atexit.register(self.close)
         self.nodes: Mapping[str, SshNode] = {
             name: nodes.make(self._stations[host.name], name) for name, host in placed.items()
         }
-        hosting, prober = Hosting(self.nodes), Prober(self.nodes)
+        asks = inventory.envoy
+        envoy = nodes.make(self._stations[asks.name], _ENVOY) if asks else None
+        self._line = self._call(envoy, parts) if envoy else None
+        hosting, prober = Hosting(self.nodes, envoy), Prober(self.nodes)
         self.links = SshLinks(hosting, prober, seed)
         self.network = SshCuts(hosting, prober, self.links.forget)
 
@@ -78,20 +88,30 @@ class SshLab:
             self.close()
             raise failed[0]
 
+    def _log(self, name: str) -> Path:
+        return Path(os.devnull) if self._logs is None else self._logs / f"{name}.log"
+
+    def _call(self, envoy: SshNode, parts: Mapping[Part, Mapping[str, Any]]) -> EnvoyLine:
+        log = self._log("envoy")
+        return EnvoyLine(envoy.spawn([nodes.PYTHON, *ENVOY], log=log, pipes=True), parts, log)
+
     def close(self) -> None:
         """End all agents, and with them all that they started; may come twice."""
         atexit.unregister(self.close)
+        line, self._line = self._line, None
+        if line is not None:
+            line.close()
         stations, self._stations = list(self._stations.values()), {}
         for station in stations:
             station.close()
 
     def proxies(self, workers: Sequence[str], places: Mapping[Part, Sequence[Place]]) -> Proxying:
         """Return proxies that stand where the workers live."""
-        return Proxies(self.nodes, workers, places, self._log)
+        return Proxies(self.nodes, workers, places, self._log("proxies"))
 
     def distant(self, target: Target) -> Target:
-        """Return the target itself: the controller reaches the hosts."""
-        return target
+        """Return the target, asked by the envoy; itself where the controller reaches the hosts."""
+        return target if self._line is None else self._line.distant(target)
 
     async def reach(self, place: Place, bound_s: float) -> Reached:
         """Connect from the server's own host, from which no cut keeps it."""

@@ -8,19 +8,22 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import msgspec
 
+from harness.assemble import merged
 from harness.cluster import records_of
-from harness.docker.node import DockerNode
 from harness.errors import TargetError
+from harness.node import Spawned
+from harness.spec import RunSpec
 from harness.target import Accept, Cluster, Place, ServerTime, Target
 from harness.text import tail
+from harness.trick import Part
 
 ANSWER_S = 120.0
-ARGV = ("python", "-P", "-m", "harness.docker.envoy")
-Part = Literal["lock", "store"]
+ENVOY = ("-P", "-m", "harness.envoy")
+"""What Python is to run there."""
 
 # What the harness asks of a target beside its clients, with what is returned.
 _ASKED: Mapping[str, Any] = {
@@ -53,14 +56,26 @@ def view(target: Target, ask: Callable[..., Any]) -> Target:
     return cast(Target, seen)
 
 
+def parts_of(spec: RunSpec) -> dict[Part, dict[str, Any]]:
+    """Return what the envoy makes its targets from; one of them when one plays both parts."""
+    if spec.one_target:
+        return {"lock": {"name": spec.lock.name, "options": merged(spec)}}
+    return {
+        "lock": {"name": spec.lock.name, "options": dict(spec.lock.options)},
+        "store": {"name": spec.store.name, "options": dict(spec.store.options)},
+    }
+
+
 class EnvoyLine:
     """The line to the envoy of a run.  Calls block, and may come from any thread."""
 
     def __init__(
-        self, hub: DockerNode, targets: Mapping[Part, Mapping[str, Any]], log: Path
+        self, envoy: Spawned, targets: Mapping[Part, Mapping[str, Any]], log: Path
     ) -> None:
+        """`envoy` was started with pipes, and writes its complaints to `log`."""
         self._log = log
-        self._spawned = hub.spawn(ARGV, log=log, pipes=True)
+        self._spawned = envoy
+        self._unseen = iter(targets)
         self._numbers = itertools.count(1)
         self._sending = threading.Lock()
         self._waiting: dict[int, queue.SimpleQueue[dict[str, Any]]] = {}
@@ -68,6 +83,11 @@ class EnvoyLine:
         self._reader = threading.Thread(target=self._read, name="envoy", daemon=True)
         self._reader.start()
         self._send(targets)
+
+    def distant(self, target: Target) -> Target:
+        """Return a target, asked over this line; the lock's comes first, then the store's."""
+        part = next(self._unseen)
+        return view(target, lambda call, *arguments: self.ask(part, call, *arguments))
 
     def ask(self, part: Part, call: str, where: Cluster | Place, *arguments: Any) -> Any:
         """Return what a target answers.  Raises OSError as the target does, else TargetError."""

@@ -1,9 +1,9 @@
-"""`python -m harness.docker.envoy`: asks the systems under test from inside of the run's network.
+"""`python -m harness.envoy`: asks the systems under test from inside of the run's network.
 
 The harness itself has no way into that network, and needs none.  The first line names the targets
 as a worker's `hello` does; each further line is one call of an ability of theirs, carried out in a
-thread of its own, because a call may hang in a partition.  All data volumes are mounted here, for
-targets that read the log of a store from its files.
+thread of its own, because a call may hang in a partition.  In containers all data volumes are
+mounted here, for targets that read the log of a store from its files.
 """
 
 import os

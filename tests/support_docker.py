@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import os
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,11 @@ from harness.runfile import from_values
 
 T = TypeVar("T")
 BOUND_S = 30.0
+
+
+def gone_s() -> float:
+    """Return how long a dead run may be there: 6 s, stretched by what else the machine does."""
+    return 6.0 * max(1.0, 2 * os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 @functools.cache

@@ -24,12 +24,10 @@ from harness.plugins import entries
 from harness.runfile import from_values, to_yaml
 from tests.live import LiveRun, live_run, until
 from tests.support_compose import IMAGE, needs_project, spec
-from tests.support_docker import api
+from tests.support_docker import api, gone_s
 from tests.support_engine_state import new_since, state
 
 pytestmark = [*needs_project, pytest.mark.real]
-# Six seconds on a machine of our own; tests that run beside this one stretch time.
-GONE_S = 6.0 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 SILENCE_S = 5.0
 OWN = {"lock": "etcd", "store": "atlasmart", "backend": "docker"}
 # Each kind, on nodes that leave others to be hit.  Two members of three must agree to a change.
@@ -141,7 +139,7 @@ def test_sigkill_during_every_fault_leaves_nothing(
             until(lambda: not procfs.alive(harness), "the end of the harness")
             assert not is_gone()
             heal()  # or another run that begins just now
-        until(is_gone, "an engine as before", GONE_S)
+        until(is_gone, "an engine as before", gone_s())
 
 
 @pytest.fixture
@@ -172,7 +170,7 @@ def test_a_stuck_harness_holds_nothing_frozen_and_a_dead_one_leaves_nothing(
     with in_force(engine, tmp_path, text, kinds) as (run, _, harness, _):
         until(lambda: any("etcd3" in name for name in paused(engine, run)), "a frozen server")
         os.kill(harness.pid, signal.SIGSTOP)
-        until(lambda: not paused(engine, run), "a thaw", SILENCE_S + GONE_S)
+        until(lambda: not paused(engine, run), "a thaw", SILENCE_S + gone_s())
         os.kill(harness.pid, signal.SIGKILL)
-        until(gone(engine, before, run, harness), "an engine as before", GONE_S)
+        until(gone(engine, before, run, harness), "an engine as before", gone_s())
     assert engine.inspect_container(bystander)["State"]["Status"] == "running"

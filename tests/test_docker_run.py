@@ -11,11 +11,9 @@ import msgspec
 import pytest
 
 from tests.live import until
-from tests.support_docker import api, leavings, needs_engine
+from tests.support_docker import api, gone_s, leavings, needs_engine
 
 pytestmark = needs_engine()
-# Six seconds on a machine of our own; tests that run beside this one stretch time.
-GONE_S = 6.0 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 PAUSE = "pause:who=holder,at=before-write,for=2.5leases"
 
 
@@ -45,7 +43,7 @@ def test_an_unfenced_store_fails_and_nothing_is_left(engine: Any, tmp_path: Path
     verdict = said["results"]["verdict"]
     assert verdict["verdict"] == "fail", said
     assert "stale-owner-write" in {anomaly["name"] for anomaly in verdict["anomalies"]}
-    until(lambda: not leavings(engine), "an engine as before", GONE_S)
+    until(lambda: not leavings(engine), "an engine as before", gone_s())
 
 
 @pytest.mark.real
@@ -66,7 +64,7 @@ def test_a_server_that_ends_at_once_is_told_with_its_last_lines(
     told = said["error"] or said["results"]["error"]
     assert "server broken1 ended at the start with exit code 7" in told
     assert "these are my last words" in told
-    until(lambda: not leavings(engine), "an engine as before", GONE_S)
+    until(lambda: not leavings(engine), "an engine as before", gone_s())
 
 
 BROKEN = """

@@ -4,14 +4,17 @@ What they have for each other, their addresses in the engine's network, only the
 """
 
 import asyncio
+import json
 import os
 import secrets
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
@@ -29,7 +32,10 @@ from tests.support_hosts import make_key
 from tests.test_ssh_cuts import told
 
 IMAGE = "vanwinkle/sshd:offline"
-FILE = Path(__file__).resolve().parent.parent / "compose" / "sshd" / "docker-compose.yml"
+ROOT = Path(__file__).resolve().parent.parent
+FILE = ROOT / "compose" / "sshd" / "docker-compose.yml"
+PYTHON = "/usr/local/bin/winkle-python"
+RELEASE = f"{sys.version_info.major}.{sys.version_info.minor}"
 AB: Pair = ("a", "b")
 NAMES = {"host1": "a", "host2": "b", "host3": "c"}
 
@@ -37,8 +43,10 @@ pytestmark = [*needs_engine(), pytest.mark.ssh]
 
 
 @contextmanager
-def hosts_up(folder: Path, client: Any) -> Iterator[dict[str, Any]]:
-    """Bring the project up, and yield its containers by service."""
+def hosts_up(folder: Path, client: Any, *more: Path) -> Iterator[dict[str, Any]]:
+    """Bring the project up, with more files of it, and yield its containers by service."""
+    if not client.images(IMAGE):
+        pytest.skip(f"there is no image {IMAGE}: compose/products sshd builds it")
     try:
         compose = command()
     except EngineError as error:
@@ -46,12 +54,15 @@ def hosts_up(folder: Path, client: Any) -> Iterator[dict[str, Any]]:
     project = f"winkle-test-{secrets.token_hex(4)}"
     key = make_key(folder / "user_key")
     env = os.environ | {"AUTHORIZED_KEY": key, "SSHD_IMAGE": IMAGE}
-    words = [*compose, "-p", project, "-f", str(FILE)]
+    files = [word for path in (FILE, *more) for word in ("-f", str(path))]
+    words = [*compose, "-p", project, *files]
     try:
         subprocess.run([*words, "up", "-d"], env=env, check=True, capture_output=True)
         mine = {"label": f"com.docker.compose.project={project}"}
         found = client.containers(filters=mine)
-        yield {one["Labels"]["com.docker.compose.service"]: one["Id"] for one in found}
+        made = {one["Labels"]["com.docker.compose.service"]: one["Id"] for one in found}
+        until(lambda: _listens(client, made), "sshd")
+        yield made
     finally:
         subprocess.run([*words, "down", "-t", "1"], env=env, check=True, capture_output=True)
 
@@ -77,6 +88,18 @@ def host_of(client: Any, service: str, container: str) -> dict[str, Any]:
     }
 
 
+def inventory(
+    folder: Path, client: Any, containers: dict[str, Any], **changes: dict[str, Any]
+) -> Path:
+    """Write the inventory, with changes of entries by service."""
+    entries = [
+        host_of(client, name, it) | changes.get(name, {}) for name, it in sorted(containers.items())
+    ]
+    path = folder / "hosts.yaml"
+    path.write_text(yaml.safe_dump({"defaults": {"key": "user_key"}, "hosts": entries}))
+    return path
+
+
 def left(client: Any, container: str) -> str:
     """Return what a run may leave: processes, tables of nft, mounts."""
     return said(client, container, "sh", "-c", "ps -eo args; nft list tables; cat /proc/1/mounts")
@@ -87,24 +110,18 @@ def _key(text: str) -> str:
 
 
 def test_every_fault_of_hosts_is_had_there_and_nothing_is_left(tmp_path: Path) -> None:
-    with api() as client:
-        if not client.images(IMAGE):
-            pytest.skip(f"there is no image {IMAGE}: compose/products sshd builds it")
-        with hosts_up(tmp_path, client) as containers:
-            entries = [host_of(client, name, it) for name, it in sorted(containers.items())]
-            path = tmp_path / "hosts.yaml"
-            path.write_text(yaml.safe_dump({"defaults": {"key": "user_key"}, "hosts": entries}))
-            until(lambda: _listens(client, containers), "sshd")
-            before = {it: left(client, it) for it in containers.values()}
-            place = SshLab(["a", "b", "c"], [], read(path), "t")
-            try:
-                found = asyncio.run(_faults(place, tmp_path))
-            finally:
-                place.close()
-            until(
-                lambda: before == {it: left(client, it) for it in containers.values()},
-                "the end of all that was started",
-            )
+    with api() as client, hosts_up(tmp_path, client) as containers:
+        path = inventory(tmp_path, client, containers)
+        before = {it: left(client, it) for it in containers.values()}
+        place = SshLab(["a", "b", "c"], [], read(path), "t")
+        try:
+            found = asyncio.run(_faults(place, tmp_path))
+        finally:
+            place.close()
+        until(
+            lambda: before == {it: left(client, it) for it in containers.values()},
+            "the end of all that was started",
+        )
     assert found["means"] == {"namespace"}
     assert found["unavailable"] == [None, None, None]
     assert found["cut"] == {"ab": "nnn", "ba": "y??", "ac": "y?y"}
@@ -148,3 +165,49 @@ async def _faults(place: SshLab, folder: Path) -> dict[str, Any]:
     await asyncio.to_thread(node.fill, "test")
     found["disk"] = await asyncio.to_thread(node.try_to_write)
     return found
+
+
+def lend(folder: Path) -> Path:
+    """Return what gives each host this checkout, its packages, and a Python that finds both."""
+    site = Path(msgspec.__file__).parent.parent
+    python = folder / "winkle-python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT}:{site} exec python3 "$@"\n')
+    python.chmod(0o755)
+    volumes = [*(f"{path}:{path}:ro" for path in (ROOT, site)), f"{python}:{PYTHON}:ro"]
+    more = folder / "more.yml"
+    more.write_text(yaml.safe_dump({"services": {name: {"volumes": volumes} for name in NAMES}}))
+    return more
+
+
+def test_a_whole_run_needs_nothing_but_sshd_of_the_hosts(tmp_path: Path) -> None:
+    with api() as client, hosts_up(tmp_path, client, lend(tmp_path)) as containers:
+        if not said(client, containers["host1"], "python3", "-V").startswith(f"Python {RELEASE}."):
+            pytest.skip(f"the image's Python cannot use packages of {RELEASE}")
+        path = inventory(
+            tmp_path,
+            client,
+            containers,
+            host1={"nodes": ["etcd*"]},
+            host2={"nodes": ["w1"], "python": PYTHON},
+            host3={"nodes": ["w2", "r1"], "python": PYTHON, "envoy": True},
+        )
+        before = {it: left(client, it) for it in containers.values()}
+        argv = [sys.executable, "-P", "-m", "harness.cli", "run", "--json", "--backend", "ssh"]
+        argv += ["--inventory", str(path), "--lock", "etcd[nodes=1]", "--store", "etcd[nodes=1]"]
+        argv += ["--fault", "pause:who=holder,at=before-write,for=2.5leases,count=1"]
+        argv += ["--workers", "2", "--readers", "1", "--time", "10s", "--ttl", "2s", "--seed", "3"]
+        done = subprocess.run(
+            argv,
+            cwd=tmp_path,
+            env=os.environ | {"XDG_STATE_HOME": str(tmp_path / "state")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 1, done.stderr
+        verdict = json.loads(done.stdout)["results"]["verdict"]
+        assert "stale-owner-write" in {anomaly["name"] for anomaly in verdict["anomalies"]}
+        until(
+            lambda: before == {it: left(client, it) for it in containers.values()},
+            "the end of all that was started",
+        )

@@ -117,7 +117,7 @@ class Link:
                         self._pump(fd)
                 self._beat_if_due()
         except (OSError, ValueError) as error:
-            self._lose(f"the connection broke ({error or type(error).__name__})")
+            self._lose(self._broken(error))
 
     def _send(self) -> None:
         with self._guard:
@@ -153,7 +153,7 @@ class Link:
                     self._judge()
                 else:
                     if not data:
-                        self._lose("the agent ended" if self._closing else "the connection ended")
+                        self._lose(self._ended())
                         return
                     self._heard_s = time.monotonic()
                     *lines, rest = (rest + data).split(b"\n")
@@ -162,7 +162,7 @@ class Link:
                 self.poll()
                 self._looked_s = time.monotonic()
         except (OSError, ValueError) as error:
-            self._lose(f"the connection broke ({error or type(error).__name__})")
+            self._lose(self._broken(error))
         finally:
             if self._closing:
                 self._carrier.await_end()
@@ -214,6 +214,15 @@ class Link:
         self._ring()
         if not self._closing:
             self.on_lost(f"host {self.name}: {why}")
+
+    def _ended(self) -> str:
+        return "the agent ended" if self._closing else "the connection ended"
+
+    def _broken(self, error: Exception) -> str:
+        """Say what an error means; an end is one, whether it is met in writing or in reading."""
+        if isinstance(error, BrokenPipeError | ConnectionResetError):
+            return self._ended()
+        return f"the connection broke ({error or type(error).__name__})"
 
     def _text(self, why: str) -> str:
         said = tail(self._carrier.complaints().encode())

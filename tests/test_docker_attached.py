@@ -123,7 +123,7 @@ def test_its_clock_is_lied_about_and_it_says_so_itself(here: DockerLab, tmp_path
         await asyncio.sleep(0.05)  # the sidecar is told a moment after that
         began = time.monotonic()
         await node.clocks.true_clocks("me")
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 4, "it waited for a stop that the engine had made"
         node.resume("pause")
         await until(lambda: node.threads().stopped == 0, "a thaw")
         assert abs(await date_off_s(here, "etcd3", tmp_path / "date")) < 60

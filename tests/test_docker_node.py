@@ -42,7 +42,7 @@ def test_a_spawn_returns_at_once_and_the_end_is_told(here: DockerLab, tmp_path: 
         took_s = loop.time() - began
         spawned.watch(loop, how.set_result)
         assert await how == "exit code 3"
-        assert took_s < 0.05
+        assert took_s < (loop.time() - began) / 2, "it waited for the process"
 
     live(work)
     assert set(log.read_text().split()) == {"out", "err", "/winkle/a/data", "wordy"}

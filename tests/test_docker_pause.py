@@ -216,7 +216,7 @@ def test_clocks_are_set_while_all_is_frozen(here: DockerLab, tmp_path: Path) -> 
         await asyncio.sleep(0.05)  # the holder is told a moment after the engine is done
         began = time.monotonic()
         await node.clocks.skew("clock", Skew(wall=Lie(HOUR_S)))
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 4, "it waited for a stop that the engine had made"
         (read,) = (await node.clocks.read_clocks()).values()
         assert read.wall is not None
         assert read.wall.error_s == pytest.approx(HOUR_S, abs=1)

@@ -5,7 +5,7 @@ import itertools
 import os
 import queue
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -43,14 +43,14 @@ class Distant:
     """A target with the attributes of another, some of which are asked elsewhere."""
 
 
-def view(target: Target, ask: Callable[..., Any]) -> Target:
-    """Return the target with the same abilities; `ask(call, where, *arguments)` does the asking."""
+def view(target: Target, ask: Callable[..., Any], names: Collection[str] = tuple(_ASKED)) -> Target:
+    """Return the target with the same abilities; `ask(call, where, *arguments)` has those named."""
     seen = Distant()
     for name in dir(target):
         if name.startswith("_"):
             continue
         found = getattr(target, name)
-        if name in _ASKED and callable(found):
+        if name in names and callable(found):
             found = partial(ask, name)
         setattr(seen, name, found)
     return cast(Target, seen)

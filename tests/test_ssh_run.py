@@ -74,6 +74,7 @@ def outcome(run: "subprocess.Popen[bytes]", folder: Path) -> dict[str, Any]:
         "unknown": verdict["unknown"],
         "error": results["error"],
         "code": run.returncode,
+        "logged": (folder / "runs" / "latest" / "store.jsonl").read_text().count('"accepted":true'),
         "grades": sorted(f"{window['kind']}: {window['grade']}" for window in windows),
     }
 
@@ -147,6 +148,7 @@ def test_faults_are_proven_and_a_pause_gives_the_verdict_of_the_local_backend(
     assert "stale-owner-write" in unfenced["anomalies"]
     assert "stale-owner-write" in here["anomalies"]
     assert fenced["verdict"] == "pass", fenced
+    assert min(fenced["logged"], unfenced["logged"], here["logged"]) > 20
     assert fenced["grades"] == [
         f"{kind}: installed"
         for kind in ("clock", "clock", "disk", "kill", "link", "partition", "pause")

@@ -22,6 +22,7 @@ from harness.ssh import node as nodes
 from harness.ssh.hosting import Hosting
 from harness.ssh.inventory import Host, Inventory, assign
 from harness.ssh.links import SshLinks
+from harness.ssh.logs import with_log
 from harness.ssh.network import SshCuts
 from harness.ssh.node import SshNode
 from harness.ssh.passage import Prober
@@ -111,7 +112,8 @@ class SshLab:
 
     def distant(self, target: Target) -> Target:
         """Return the target, asked by the envoy; itself where the controller reaches the hosts."""
-        return target if self._line is None else self._line.distant(target)
+        asked = target if self._line is None else self._line.distant(target)
+        return with_log(target, asked, self.nodes)
 
     async def reach(self, place: Place, bound_s: float) -> Reached:
         """Connect from the server's own host, from which no cut keeps it."""

@@ -70,7 +70,8 @@ def test_c55_a_leader_whose_session_is_gone_stays_leader(fence: str, tmp_path: P
         assert run.results.verdict.stats["stale_refused"] > 0
         return
     assert run.results.verdict.verdict == "fail"
-    assert run.names == {"late-loss-notice", "stale-owner-write", "lost-update"}
+    # The old leader may have read what it wrote over: then nothing is lost.
+    assert run.names - {"lost-update"} == {"late-loss-notice", "stale-owner-write"}
     late = next(a for a in run.results.verdict.anomalies if a.name == "late-loss-notice")
     assert late.size_s is not None
     assert late.size_s > 0.5

@@ -15,6 +15,7 @@ from harness.ledger import read
 
 ROOT = Path(__file__).resolve().parent.parent
 NOOP = str(ROOT / "bench" / "noop.py")
+HEARS_ALL = ("env", "--default-signal=HUP")  # also when the tests run under `nohup`
 BOUND_S = 120.0  # for what must come: a busy machine is no finding
 T = TypeVar("T")
 
@@ -109,9 +110,10 @@ def live_run(tmp_path: Path, run_file: str) -> Iterator[LiveRun]:
     path = tmp_path / "run-file.yaml"
     path.write_text(run_file)
     out, state = tmp_path / "runs", tmp_path / "state"
+    argv = ["-P", "-m", "harness.cli", "run", str(path), "--out", str(out)]
     with (tmp_path / "stderr").open("wb") as stderr:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "harness.cli", "run", str(path), "--out", str(out)],
+            [*HEARS_ALL, sys.executable, *argv],
             env=os.environ | {"XDG_STATE_HOME": str(state)},
             stdout=subprocess.DEVNULL,
             stderr=stderr,

@@ -61,17 +61,18 @@ def test_c11_a_forward_jump_of_valkeys_clock_past_the_ttl_is_a_duplicate_grant(
 ) -> None:
     lied = run(
         tmp_path,
-        "clock:who=server:1,at=2s,for=4s,jump=2leases",
+        "clock:who=server:1,at=2s,for=1s,every=1s,jump=2leases",
         lock="valkey",
         ttl="2s",
-        time="7s",
+        time="11s",
     )
-    (window,) = lied.windows
-    assert window["grade"] == "installed"
-    assert window["on"]["facts"]["valkey1"]["told"]["wall"] == pytest.approx(4.0, abs=0.1)
-    first = lied.results.verdict.anomalies[0]
-    assert first.name == "duplicate-grant"
-    assert window["requested_ns"] <= first.time_ns < window["heal_ns"]
+    assert {window["grade"] for window in lied.windows} == {"installed"}
+    for window in lied.windows:
+        assert window["on"]["facts"]["valkey1"]["told"]["wall"] == pytest.approx(4.0, abs=0.1)
+    # One jump may come upon a holder that renews or asks just then, and stops in time.
+    found = [a for a in lied.results.verdict.anomalies if a.name == "duplicate-grant"]
+    assert found, lied.names
+    assert any(w["requested_ns"] <= found[0].time_ns < w["heal_ns"] for w in lied.windows)
 
 
 def test_a_backward_jump_lets_a_dead_owners_lock_outlive_its_ttl(tmp_path: Path) -> None:
@@ -161,27 +162,31 @@ def test_a_statically_linked_go_program_is_reached_and_lives_on(tmp_path: Path) 
 
 
 def test_an_etcd_lease_follows_the_leaders_monotonic_clock(tmp_path: Path) -> None:
-    """At double speed a lease of 4 s is over in about 2 s, at half speed in about 8 s."""
+    """At double speed a lease of 4 s is over in about 2 s, at half speed in about 8 s.
+
+    It begins between the call that gets it and the answer.
+    """
     lies = {"double": Lie(rate=2.0), "half": Lie(rate=0.5), "wall": None}
     target = Etcd(nodes=1)
 
-    async def life_s(servers: Servers, lie: Lie | None) -> float:
+    async def life_s(servers: Servers, lie: Lie | None) -> tuple[float, float]:
         clocks = clocks_of(servers, "etcd1")
         client: Any = target.lock(servers.cluster, 5.0)
         with closing(client) as lock:
             await asyncio.to_thread(in_time, lambda: lock.acquire("connects", TTL_S))
             await clocks.skew("a", Skew(monotonic=lie) if lie else Skew(wall=Lie(86400.0)))
+            called = time.monotonic()
             grant = await asyncio.to_thread(in_time, lambda: lock.acquire("k", TTL_S))
             assert grant.ttl_s == TTL_S
             granted = time.monotonic()
             while await asyncio.to_thread(lock.check, grant):
                 assert time.monotonic() - granted < 5 * TTL_S
                 await asyncio.sleep(0.05)
-            lived_s = time.monotonic() - granted
+            gone = time.monotonic()
             await clocks.true_clocks("a")
-            return lived_s
+            return gone - granted, gone - called
 
-    async def all_lives() -> dict[str, float]:
+    async def all_lives() -> dict[str, tuple[float, float]]:
         lives = await asyncio.gather(*(life_s(all_servers[name], lies[name]) for name in lies))
         return dict(zip(lies, lives, strict=True))
 
@@ -192,9 +197,11 @@ def test_an_etcd_lease_follows_the_leaders_monotonic_clock(tmp_path: Path) -> No
     ):
         all_servers = {"double": double, "half": half, "wall": wall}
         lived_s = asyncio.run(all_lives())
-    assert 0.4 * TTL_S < lived_s["double"] < 0.95 * TTL_S, lived_s
-    assert 0.95 * TTL_S < lived_s["wall"] < 1.8 * TTL_S, lived_s  # the date does not matter
-    assert lived_s["half"] > 1.8 * TTL_S, lived_s
+    least = {name: both[0] for name, both in lived_s.items()}
+    most = {name: both[1] for name, both in lived_s.items()}
+    assert least["double"] < 0.95 * TTL_S < most["wall"], lived_s
+    assert most["double"] > 0.4 * TTL_S, lived_s
+    assert least["wall"] < 1.8 * TTL_S < most["half"], lived_s  # the date does not matter
 
 
 def test_the_leaders_clock_in_a_run_of_three(tmp_path: Path) -> None:

@@ -87,6 +87,20 @@ def test_without_home_the_ledger_is_where_the_user_lives(tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
 
 
+def test_nohup_keeps_a_run_alive_when_its_terminal_goes(tmp_path: Path) -> None:
+    words = ["2s" if word == "200ms" else word for word in RUN]
+    run = subprocess.Popen(
+        ["nohup", *words, "--out", str(tmp_path / "runs")],
+        env=environment(tmp_path),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    until(lambda: list(tmp_path.glob("runs/2*/history.jsonl")), "the run to begin")
+    os.kill(run.pid, signal.SIGHUP)
+    assert run.wait(timeout=BOUND_S) == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_before_the_main_phase(tmp_path: Path, number: signal.Signals) -> None:
     target = tmp_path / "mute.py"

@@ -250,14 +250,19 @@ def _wait(child: "subprocess.Popen[bytes]", bound_s: float | None) -> int:
 
 
 def _hand_on(pid: int) -> dict[signal.Signals, "signal._HANDLER"]:
-    """Forward signals to the child; outside of the main thread Python has no say in signals."""
+    """Forward signals to the child; outside of the main thread Python has no say in signals.
+
+    Whoever started us with `nohup` wants the run to outlive the terminal.
+    """
+    nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    numbers = [number for number in _FORWARDED if number != signal.SIGHUP or not nohup]
 
     def forward(number: int, _frame: object) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
 
     try:
-        return {number: signal.signal(number, forward) for number in _FORWARDED}
+        return {number: signal.signal(number, forward) for number in numbers}
     except ValueError:
         return {}
 

@@ -16,6 +16,7 @@ import sys
 import time
 from typing import Any
 
+from harness.docker import vigil
 from harness.docker.engine import EngineError, connect
 from harness.docker.project import SILENCE_S
 from harness.docker.sweep import remove, thaw
@@ -54,8 +55,13 @@ def main(run: str) -> int:
     """Wait for the end of input, then remove until nothing is found."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    api = connect()
-    _await_end(api, run)
+    with vigil.heard(run):
+        api = connect()
+        _await_end(api, run)
+        return _remove(api, run)
+
+
+def _remove(api: Any, run: str) -> int:
     for _ in range(_TRIES):
         try:
             if not remove(api, [run]):  # what was being made when the harness died comes later

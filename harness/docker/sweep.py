@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from harness.docker import vigil
 from harness.docker.engine import (
     OWNER_LABEL,
     RUN_LABEL,
@@ -48,10 +49,15 @@ def dead_runs(api: Any) -> list[str]:
 
 
 def sweep(api: Any) -> list[str]:
-    """Remove what dead runs left; return the runs."""
-    runs = dead_runs(api)
-    remove(api, runs)
-    return runs
+    """Remove what dead runs left; return the runs of which this was the one that removed it."""
+    removed = []
+    for run in dead_runs(api):
+        with vigil.heard(run) as alone:
+            if not alone:
+                vigil.await_end(run)
+            if remove(api, [run]):
+                removed.append(run)
+    return removed
 
 
 def _all_labels(api: Any) -> Iterable[dict[str, str]]:

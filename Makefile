@@ -7,6 +7,7 @@ PYTHON ?= $(shell for p in $(PYTHONS) python3; do $$p -c 'import sys; sys.exit(s
 VENV ?= .venv
 GROUP ?= dev
 JOBS ?= 3
+LIVE_JOBS ?= $(if $(filter 1,$(JOBS)),1,2)
 LIVE := sandbox or docker or ssh or real
 BIN := $(VENV)/bin
 
@@ -23,7 +24,7 @@ test: lint test-all
 test-all:
 	@echo "== $(PYTHON)"
 	@$(MAKE) --no-print-directory test-one ARGS="-m 'not ($(LIVE))'"
-	@$(MAKE) --no-print-directory test-one ARGS="-m '$(LIVE)'"
+	@$(MAKE) --no-print-directory test-one ARGS="-m '$(LIVE)'" JOBS=$(LIVE_JOBS)
 	@for p in $(filter-out $(PYTHON),$(PYTHONS)); do \
 	  $$p -c '' 2>/dev/null || { echo "$$p: not found, skipped"; continue; }; \
 	  echo "== $$p"; \
@@ -31,8 +32,8 @@ test-all:
 	    ARGS="-m 'not ($(LIVE)) and not once'" || exit 1; \
 	done
 
-# Several test files at a time, in their order.  Live tests mostly wait, so there may be more of them
-# than processors; what computes is apart from them, for they measure time.
+# Several test files at a time, in their order.  Live tests measure time: what computes is apart from
+# them, and there are fewer of them at once.
 test-one: $(VENV)/$(GROUP).stamp
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 

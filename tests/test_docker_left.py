@@ -30,18 +30,19 @@ from tests.support_engine_state import new_since, state
 pytestmark = [*needs_project, pytest.mark.real]
 SILENCE_S = 5.0
 OWN = {"lock": "etcd", "store": "atlasmart", "backend": "docker"}
-# Each kind, on nodes that leave others to be hit.  Two members of three must agree to a change.
+# Each kind, on nodes that leave others to be hit.  Two members of three must agree to a change, and
+# the adversary needs a holder, whom the others put out.
 FAULTS = {
-    "amnesia": ["who=store,age=50ms,at=1s"],
-    "authority": ["at=1s"],
-    "clock": ["who=server:1,jump=1h,clock=both,at=1s"],
-    "disk": ["who=server:1,at=1s"],
-    "kill": ["who=server:2,at=4s"],
-    "link": ["who=r1,delay=5ms,at=1s"],
-    "membership": ["who=server:3,at=1s"],
-    "message": ["who=all,at=1s"],
-    "partition": ["who=w3,at=1s", "who=w3,reject=true,at=1s"],
-    "pause": ["who=w1,at=1s", "who=w2,by=sigstop,at=1s"],
+    "amnesia": ["who=store,age=50ms,at=3s"],
+    "authority": ["at=100ms"],
+    "clock": ["who=server:1,jump=1h,clock=both,at=3s"],
+    "disk": ["who=server:1,at=3s"],
+    "kill": ["who=server:2,at=6s"],
+    "link": ["who=r1,delay=5ms,at=3s"],
+    "membership": ["who=server:3,at=3s"],
+    "message": ["who=all,at=3s"],
+    "partition": ["who=w3,at=3s", "who=w3,reject=true,at=3s"],
+    "pause": ["who=w1,at=3s", "who=w2,by=sigstop,at=3s"],
 }
 
 

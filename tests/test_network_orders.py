@@ -137,23 +137,14 @@ def test_what_is_ordered_counts_from_the_order_on_and_until_it_is_mended() -> No
     cuts(test)
 
 
-def test_a_cut_that_fails_changes_nothing() -> None:
+@pytest.mark.parametrize(("how", "words"), [("fails", "refused"), ("keeps", "kept")])
+def test_a_cut_that_fails_or_behind_which_packets_are_kept_changes_nothing(
+    how: str, words: str
+) -> None:
     async def test(place: PaperCuts) -> None:
         await place.cut("x", [AB])
-        place.fails = True
-        with pytest.raises(OSError, match="refused"):
-            await place.cut("y", [AC])
-        assert place.now == ({AB}, set())
-        assert place.cut_now() == {AB}
-
-    cuts(test)
-
-
-def test_a_cut_behind_which_packets_are_kept_changes_nothing() -> None:
-    async def test(place: PaperCuts) -> None:
-        await place.cut("x", [AB])
-        place.keeps = True
-        with pytest.raises(OSError, match="kept"):
+        setattr(place, how, True)
+        with pytest.raises(OSError, match=words):
             await place.cut("y", [AC])
         assert place.now == ({AB}, set())
         assert place.cut_now() == {AB}

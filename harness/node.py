@@ -149,9 +149,10 @@ class Killable(Protocol):
 
 @runtime_checkable
 class Distant(Protocol):
-    """Ability of a node: it lives on another machine, and what is seen there takes a while to come.
+    """Ability of a node: another machine or an engine runs it, so orders there take a while.
 
-    Looks that nobody waited for with `look_afresh` wait themselves, and hold the whole run.
+    Looks that nobody waited for with `look_afresh` may see what was before an order, or wait
+    themselves and hold the whole run.
     """
 
     async def look(self) -> None:

@@ -5,7 +5,6 @@ Its image holds etcd and nothing else, statically linked: no shell, no Python.
 
 import asyncio
 import email.utils
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from harness.clocks import Lie, Skew
 from harness.docker.attached import AttachedNode
 from harness.docker.lab import DockerLab
 from harness.docker.stopping import FROZEN
-from harness.node import Freezable, Killable
+from harness.node import Freezable, Killable, look_afresh
 from harness.site import ClockSettable, DataFolder, Disk, Site
 from nemesis.pause import Pause
 from tests.support_compose import lab, needs_project
@@ -98,9 +97,7 @@ def test_it_is_stopped_both_ways(here: DockerLab, by: str | None, seen: str) -> 
         for _ in range(10):  # no order comes late
             await fault.start(site, [node])
             await fault.stop(site, [node])
-        settled = threading.Event()
-        node.freezer.submit(settled.set)
-        await until(settled.is_set, "all orders to be carried out")
+        await look_afresh([node])
         assert node.threads().stopped == 0
 
     live(work)

@@ -9,11 +9,14 @@ the engine is asked for none while anything is frozen; what was killed from insi
 space dies at the thaw, before its next instruction.
 """
 
+import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+_SETTLE_S = 5.0
 
 
 class Freezer:
@@ -70,6 +73,15 @@ class Freezer:
         """Let the engine's orders of a node be carried out one after the other, in a thread."""
         with contextlib.suppress(RuntimeError):  # shut down: the run is over
             self._orders.submit(order)
+
+    async def settled(self) -> None:
+        """Wait until the orders given so far are carried out, at most 5 s.
+
+        A look before that may find all going on while the engine is about to stop it.
+        """
+        with contextlib.suppress(RuntimeError):  # shut down: the run is over
+            last = self._orders.submit(lambda: None)
+            await asyncio.wait([asyncio.wrap_future(last)], timeout=_SETTLE_S)
 
     def frozen(self) -> bool:
         """Whether anything was frozen, or is about to be, and was not thawed."""

@@ -17,7 +17,7 @@ _STILL_S = 5.0
 
 
 class Stopping:
-    """What both kinds of node have in common; see `Pausable` and `Freezable` in `harness.node`."""
+    """What both kinds of node share: `Pausable`, `Freezable`, `Distant` of `harness.node`."""
 
     def __init__(self, api: Any, holder: Holder, containers: Callable[[], Collection[str]]) -> None:
         self.holder = holder
@@ -44,6 +44,10 @@ class Stopping:
     def held(self) -> bool:
         """Whether any owner stops the node now."""
         return bool(self._owners)
+
+    async def look(self) -> None:
+        """Wait for the engine to carry out its orders: the next looks see what came of them."""
+        await self.freezer.settled()
 
     def threads(self) -> Threads:
         """Look at every thread here in /proc, and at the engine's state."""

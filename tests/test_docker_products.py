@@ -93,10 +93,19 @@ def test_servers_from_their_own_images_with_tls_pass(tmp_path: Path) -> None:
 
 @pytest.mark.real
 @pytest.mark.docker
-@needs("zookeeper")
-def test_a_server_in_java_from_its_own_image(tmp_path: Path) -> None:
-    lock = f"zookeeper[image={image('zookeeper')},nodes=1]"
-    words = ("--lock", lock, "--store", "zookeeper[fence=guarded]", "--fault", PAUSE)
+@pytest.mark.parametrize(
+    ("product", "size", "store"),
+    [
+        pytest.param("zookeeper", "nodes=1", "zookeeper[fence=guarded]", marks=needs("zookeeper")),
+        pytest.param("hazelcast", "nodes=3", "hazelcast[fenced=true]", marks=needs("hazelcast")),
+        pytest.param("nats", "nodes=3", "nats[fenced=true]", marks=needs("nats")),
+    ],
+)
+def test_other_servers_from_their_own_images(
+    tmp_path: Path, product: str, size: str, store: str
+) -> None:
+    lock = f"{product}[image={image(product)},{size}]"
+    words = ("--lock", lock, "--store", store, "--fault", PAUSE)
     said = winkle(tmp_path, *words, "--time", "8s", "--seed", "3")
     assert said["results"]["verdict"]["verdict"] == "pass", said
 

@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.live import until
-from tests.support_docker import api, gone_s, leavings, needs_engine
+from tests.support_docker import api, await_nothing, gone_s, leavings, needs_engine
 
 pytestmark = needs_engine()
 PAUSE = "pause:who=holder,at=before-write,for=2.5leases"
@@ -43,7 +42,7 @@ def test_an_unfenced_store_fails_and_nothing_is_left(engine: Any, tmp_path: Path
     verdict = said["results"]["verdict"]
     assert verdict["verdict"] == "fail", said
     assert "stale-owner-write" in {anomaly["name"] for anomaly in verdict["anomalies"]}
-    until(lambda: not leavings(engine), "an engine as before", gone_s())
+    await_nothing(lambda: leavings(engine), engine, gone_s())
 
 
 @pytest.mark.real
@@ -64,7 +63,7 @@ def test_a_server_that_ends_at_once_is_told_with_its_last_lines(
     told = said["error"] or said["results"]["error"]
     assert "server broken1 ended at the start with exit code 7" in told
     assert "these are my last words" in told
-    until(lambda: not leavings(engine), "an engine as before", gone_s())
+    await_nothing(lambda: leavings(engine), engine, gone_s())
 
 
 BROKEN = """

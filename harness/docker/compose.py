@@ -18,7 +18,7 @@ from harness import assemble
 from harness.command import carry_out
 from harness.docker.engine import EngineError, advice, engine_does, last_lines
 from harness.docker.process import how_ended
-from harness.docker.project import PROJECT_LABEL, Project, composed_name, labels, run_name
+from harness.docker.project import PROJECT_LABEL, Project, composed_name, labels, owner_volume
 from harness.docker.sidecar import Sidecar
 from harness.servers import Parts
 from harness.spec import RunSpec
@@ -57,7 +57,7 @@ class Composed:
         if not self._file.is_file():
             raise EngineError(f"there is no compose file {self._file}")
         with engine_does("the compose project cannot be marked as ours"):
-            api.create_volume(f"{run_name(run)}-owner", labels=labels(run))
+            api.create_volume(owner_volume(run), labels=labels(run))
         try:
             _up(project, self._file)
         except EngineError as error:

@@ -23,6 +23,11 @@ def composed_name(run: str) -> str:
     return f"winkle{run}"
 
 
+def owner_volume(run: str) -> str:
+    """Return the name of the volume that says whose compose project it is."""
+    return f"{run_name(run)}-owner"
+
+
 def labels(run: str) -> dict[str, str]:
     """Return the labels of everything that a run of this process makes."""
     return {RUN_LABEL: run, OWNER_LABEL: owner()}

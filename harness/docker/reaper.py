@@ -19,7 +19,7 @@ from typing import Any
 from harness.docker import vigil
 from harness.docker.engine import EngineError, connect
 from harness.docker.project import SILENCE_S
-from harness.docker.sweep import remove, thaw
+from harness.docker.sweep import held, remove, thaw
 
 _TRIES = 20
 _AGAIN_S = 0.25
@@ -69,6 +69,8 @@ def _remove(api: Any, run: str) -> int:
         except EngineError as error:
             sys.stderr.write(f"reaper of {run}: {error}\n")
         time.sleep(_AGAIN_S)
+    with contextlib.suppress(EngineError):
+        sys.stderr.writelines(f"winkle: {why}\n" for why in held(api, run))
     return 1
 
 

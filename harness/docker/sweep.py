@@ -2,10 +2,14 @@
 
 A container that is paused takes no order, so it is let go first; one that is removed by somebody
 else meanwhile was removed.  Networks and volumes go when the containers that used them are gone.
+
+Engines count the users of a network, and can lose count when several come and go at the same time
+(moby issue 42119): such a network is taken for used, by nobody, until the engine is started again.
+So containers with an address of their own go one after the other, and what is held is told.
 """
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -19,7 +23,7 @@ from harness.docker.engine import (
     owner_is_dead,
 )
 from harness.docker.images import drop_old
-from harness.docker.project import PROJECT_LABEL, composed_name
+from harness.docker.project import PROJECT_LABEL, composed_name, owner_volume
 
 _THREADS = 8
 
@@ -55,9 +59,21 @@ def sweep(api: Any) -> list[str]:
         with vigil.heard(run) as alone:
             if not alone:
                 vigil.await_end(run)
-            if remove(api, [run]):
+            if remove(api, [run]) > len(held(api, run)):
                 removed.append(run)
     return removed
+
+
+def held(api: Any, run: str) -> list[str]:
+    """Return why each network is still there that is left of a run.  Raises EngineError."""
+    with engine_does(f"the networks of run {run} cannot be looked at"):
+        left = [api.inspect_network(one["Id"]) for one in _networks(api, run)]
+    told = []
+    for network in left:
+        users = ", ".join(sorted(one["Name"] for one in network["Containers"].values()))
+        by = f"by {users}" if users else "by nobody: it goes once the engine was started again"
+        told.append(f"the engine takes the network {network['Name']} for used, {by}")
+    return told
 
 
 def _all_labels(api: Any) -> Iterable[dict[str, str]]:
@@ -74,18 +90,27 @@ def _remove(api: Any, run: str) -> int:
     """Remove all of one run."""
     with engine_does(f"what is left of run {run} cannot be removed"):
         containers = _both(run, lambda only: api.containers(all=True, filters=only))
-        # Holders end last: theirs is the network that the others use.
-        joined = [c["Id"] for c in containers if not c["Names"][0].endswith("-holder")]
-        holders = [c["Id"] for c in containers if c["Names"][0].endswith("-holder")]
-        for group in (joined, holders):
-            _each(group, lambda one: _remove_container(api, one))
-        found = _both(run, lambda only: api.networks(filters=only))
-        networks = [network["Id"] for network in found]
+        joined = [one["Id"] for one in containers if _joins_another(one)]
+        addressed = [one["Id"] for one in containers if not _joins_another(one)]
+        _each(joined, lambda one: _remove_container(api, one))
+        _each(addressed, lambda one: _remove_container(api, one), threads=1)
+        networks = [network["Id"] for network in _networks(api, run)]
         _each(networks, api.remove_network)
         found = _both(run, lambda only: api.volumes(filters=only)["Volumes"] or ())
-        volumes = [volume["Name"] for volume in found]
+        # Whose a network is that compose made, only the volume says.
+        said = {owner_volume(run)} if _networks(api, run) else set()
+        volumes = [volume["Name"] for volume in found if volume["Name"] not in said]
         _each(volumes, lambda name: api.remove_volume(name, force=True))
     return len(containers) + len(networks) + len(volumes)
+
+
+def _joins_another(container: Mapping[str, Any]) -> bool:
+    """Whether it lives in the network of another container."""
+    return str(container["HostConfig"]["NetworkMode"]).startswith("container:")
+
+
+def _networks(api: Any, run: str) -> list[Any]:
+    return _both(run, lambda only: api.networks(filters=only))
 
 
 def _both(run: str, listed: Callable[[dict[str, str]], Iterable[Any]]) -> list[Any]:
@@ -102,7 +127,7 @@ def _remove_container(api: Any, container: str) -> None:
     api.remove_container(container, force=True, v=True)
 
 
-def _each(things: list[str], remove_one: Callable[[str], Any]) -> None:
+def _each(things: list[str], remove_one: Callable[[str], Any], threads: int = _THREADS) -> None:
     from docker.errors import APIError
 
     def gone(thing: str) -> None:
@@ -114,12 +139,12 @@ def _each(things: list[str], remove_one: Callable[[str], Any]) -> None:
                 raise
 
     if things:
-        with ThreadPoolExecutor(_THREADS) as threads:
-            list(threads.map(gone, things))
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(gone, things))
 
 
 def heal() -> list[str]:
-    """Remove what dead runs left, if there is an engine; return one line for each run.
+    """Remove what dead runs left, if there is an engine; return a line for each run and problem.
 
     Old images of ours go as well, which is no undoing, and is not told.
     """
@@ -129,6 +154,7 @@ def heal() -> list[str]:
         return []
     try:
         told = [f"{run}: removed the containers of a dead run" for run in sweep(api)]
+        told += [f"{run}: {why}" for run in dead_runs(api) for why in held(api, run)]
         drop_old(api)
     except EngineError as error:
         return [f"containers: {error}"]

@@ -173,7 +173,11 @@ def carry_out(command: Command, folder: Path) -> Outcome:
     done = subprocess.run(
         [sys.executable, *start[program], *arguments],
         cwd=folder,
-        env=os.environ | {"XDG_STATE_HOME": str(folder / "state"), "DOCKER_HOST": NO_ENGINE},
+        env={
+            **{name: text for name, text in os.environ.items() if name != "PYTEST_ADDOPTS"},
+            "XDG_STATE_HOME": str(folder / "state"),
+            "DOCKER_HOST": NO_ENGINE,
+        },
         capture_output=True,
         text=True,
         timeout=BOUND_S,

@@ -1,6 +1,8 @@
 """Starting and watching real runs from tests."""
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -18,6 +20,13 @@ NOOP = str(ROOT / "bench" / "noop.py")
 HEARS_ALL = ("env", "--default-signal=HUP")  # also when the tests run under `nohup`
 BOUND_S = 120.0  # for what must come: a busy machine is no finding
 T = TypeVar("T")
+
+
+def slay(*pids: int) -> None:
+    """Kill processes outright; one may end by the death of another."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def until(look: Callable[[], T | None], what: str, bound_s: float = BOUND_S) -> T:

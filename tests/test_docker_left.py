@@ -22,7 +22,7 @@ from harness.errors import UsageError
 from harness.node import ProcessId
 from harness.plugins import entries
 from harness.runfile import from_values, to_yaml
-from tests.live import LiveRun, live_run, until
+from tests.live import LiveRun, live_run, slay, until
 from tests.support_compose import IMAGE, needs_project, spec
 from tests.support_docker import api, gone_s
 from tests.support_engine_state import new_since, state
@@ -129,12 +129,8 @@ def test_sigkill_during_every_fault_leaves_nothing(
     before = state(engine)
     with in_force(engine, tmp_path, text, kinds) as (run, outer, harness, reaper):
         assert new_since(before, state(engine), run)
-        if victim != "harness":
-            os.kill(outer, signal.SIGKILL)
-        if victim == "all of them":  # then nobody is left but who comes later
-            os.kill(reaper.pid, signal.SIGKILL)
-        if victim != "outer":
-            os.kill(harness.pid, signal.SIGKILL)
+        all_of_them = (outer, reaper.pid, harness.pid)  # nobody is left but who comes later
+        slay(*{"outer": (outer,), "harness": (harness.pid,)}.get(victim, all_of_them))
         is_gone = gone(engine, before, run, harness)
         if victim == "all of them":
             until(lambda: not procfs.alive(harness), "the end of the harness")

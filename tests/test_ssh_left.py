@@ -21,7 +21,7 @@ from harness.ssh.inventory import read
 from harness.ssh.lab import SshLab
 from harness.ssh.node import DiskNode
 from tests.inside import inside
-from tests.live import until
+from tests.live import slay, until
 from tests.support_agent import agent, living, sleeping
 from tests.support_hosts import ROOT, Hosts, agents, hosts, needs_sshd, program_path
 from tests.test_ssh_agent import daemon
@@ -118,8 +118,7 @@ def killed() -> dict[str, Any]:
         for victim in ("controller", "agents"):
             with controlled() as process:
                 busy = [state(made, name) for name in ("h1", "h2")]
-                for pid in [process.pid] if victim == "controller" else parts(made):
-                    os.kill(pid, signal.SIGKILL)
+                slay(*([process.pid] if victim == "controller" else parts(made)))
                 told[victim] = {"took_s": settle(made, before), "busy": busy}
     return told
 
@@ -214,8 +213,7 @@ def swept() -> list[str]:
     with agent() as first:
         assert first.link.ask("can_cut") == ""
         made = tables()
-        for pid in living("winkle-agent"):
-            os.kill(pid, signal.SIGKILL)
+        slay(*living("winkle-agent"))
         until(lambda: first.link.lost, "the agent to be missed")
     left = tables()
     with agent() as second:

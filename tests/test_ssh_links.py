@@ -18,7 +18,7 @@ from harness.site import Burst, Pair
 from harness.ssh.agent.packets import Queue
 from harness.ssh.lab import SshLab
 from tests.inside import inside
-from tests.live import until
+from tests.live import slay, until
 from tests.support_hosts import Hosts, agents, hosts, needs_sshd
 from tests.test_ssh_cuts import lab
 
@@ -139,8 +139,7 @@ def frozen_and_killed() -> dict[str, Any]:
             began = time.monotonic()
             until(lambda: _passes(made), "the kernel to let packets by")
             found["limit_s"] = time.monotonic() - began
-            for pid in (guard, *inner):
-                os.kill(pid, signal.SIGKILL)
+            slay(guard, *inner)
             found["after"] = _passes(made)
             return found
         finally:

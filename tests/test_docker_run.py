@@ -37,7 +37,7 @@ def winkle(tmp_path: Path, *words: str) -> dict[str, Any]:
 
 
 def test_an_unfenced_store_fails_and_nothing_is_left(engine: Any, tmp_path: Path) -> None:
-    words = ("--lock", "atlasmart", "--store", "atlasmart", "--fault", PAUSE, "--time", "8s")
+    words = ("--lock", "atlasmart", "--store", "atlasmart", "--fault", PAUSE, "--time", "11s")
     said = winkle(tmp_path, *words, "--seed", "3")
     verdict = said["results"]["verdict"]
     assert verdict["verdict"] == "fail", said

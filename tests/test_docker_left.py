@@ -129,8 +129,12 @@ def test_sigkill_during_every_fault_leaves_nothing(
     before = state(engine)
     with in_force(engine, tmp_path, text, kinds) as (run, outer, harness, reaper):
         assert new_since(before, state(engine), run)
-        all_of_them = (outer, reaper.pid, harness.pid)  # nobody is left but who comes later
-        slay(*{"outer": (outer,), "harness": (harness.pid,)}.get(victim, all_of_them))
+        victims = {
+            "harness": [harness.pid],
+            "outer": [outer],
+            "all of them": [outer, reaper.pid, harness.pid],  # nobody is left but who comes later
+        }
+        slay(*victims[victim])
         is_gone = gone(engine, before, run, harness)
         if victim == "all of them":
             until(lambda: not procfs.alive(harness), "the end of the harness")

@@ -46,13 +46,13 @@ def store_of(servers: Servers, timeout_s: float = 5.0, **options: Any) -> Any:
 # ------------------------------------------------------------------------------- the lock
 
 
-@pytest.mark.real
 def test_an_image_is_given_flags_alone_since_its_entrypoint_is_the_server() -> None:
     (server,) = Nats(nodes=1, image="some/nats:1").servers()
     assert server.image == "some/nats:1"
     assert server.argv[0] == "--jetstream"
 
 
+@pytest.mark.real
 def test_a_ttl_is_whole_seconds_and_never_shorter_than_asked(one: Servers) -> None:
     with lock_of(one) as lock:
         assert lock.acquire("whole", 1.2).ttl_s == 2.0

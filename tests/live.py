@@ -22,6 +22,11 @@ BOUND_S = 120.0  # for what must come: a busy machine is no finding
 T = TypeVar("T")
 
 
+def stretched(bound_s: float) -> float:
+    """Return what a bound of a machine with nothing else to do is on this one, by its load."""
+    return bound_s * max(1.0, 2 * os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
 def slay(*pids: int) -> None:
     """Kill processes outright; one may end by the death of another."""
     for pid in pids:

@@ -2,7 +2,6 @@
 
 import asyncio
 import functools
-import os
 import re
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -22,11 +21,6 @@ from tests.live import until as live_until
 T = TypeVar("T")
 BOUND_S = 30.0
 _NETWORK = re.compile(r"winkle-?(?P<run>[0-9a-f]{8})(_\w+)?$")
-
-
-def gone_s() -> float:
-    """Return how long a dead run may be there: 6 s, stretched by what else the machine does."""
-    return 6.0 * max(1.0, 2 * os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 @functools.cache

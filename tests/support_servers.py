@@ -47,6 +47,11 @@ def until(condition: Callable[[], bool], what: str, patience_s: float = PATIENCE
         time.sleep(0.01)
 
 
+def becomes(look: Callable[[], object], wanted: object) -> None:
+    """Wait until a look with little patience sees what it should, on a busy machine too."""
+    until(lambda: look() == wanted, f"the look to see {wanted!r}")
+
+
 def in_time(call: Callable[[], T]) -> T:
     """Return the answer to a client with little patience; a busy machine may need several tries."""
     answers: list[T] = []

@@ -18,6 +18,7 @@ def test_a_lock_server_gives_old_tokens_again_and_a_store_loses_what_it_took(
         f"amnesia:who={who},at=1s,for=100ms,age=1500ms",
         lock="atlasmart",
         store="atlasmart",
+        workload="fencing[rounds=2..4]",  # many grants in what is forgotten
         ttl="1s",
         time="4500ms",
     )

@@ -136,7 +136,7 @@ def run(tmp_path: Path, fence: str, *faults: str) -> tuple[RunResult, list[dict[
     """Run with the faults; return the result and everything that was tried."""
     text = (
         f"lock: atlasmart\nstore: atlasmart[fence={fence}]\n"
-        "ttl: 1s\ntime: 3s\nop_timeout: 300ms\nseed: 3\n"
+        "ttl: 3s\ntime: 3s\nop_timeout: 2s\nseed: 3\n"
         "workload: {name: fencing, options: {rounds: 2..4}}\nfaults:\n"
         + "".join(f"  - {fault}\n" for fault in faults)
     )

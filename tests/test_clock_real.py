@@ -22,7 +22,7 @@ from targets.etcd import Etcd
 from targets.valkey import Valkey
 from tests.support_clocks import needs_clocks, process_id
 from tests.support_faults import Faulted, lived
-from tests.support_servers import Servers, in_time
+from tests.support_servers import Servers, in_time, until
 
 pytestmark = [pytest.mark.real, needs_clocks]
 TTL_S = 4.0
@@ -67,8 +67,10 @@ def test_c11_a_forward_jump_of_valkeys_clock_past_the_ttl_is_a_duplicate_grant(
         time="11s",
     )
     assert {window["grade"] for window in lied.windows} == {"installed"}
-    for window in lied.windows:
-        assert window["on"]["facts"]["valkey1"]["told"]["wall"] == pytest.approx(4.0, abs=0.1)
+    told = [window["on"]["facts"]["valkey1"].get("told") for window in lied.windows]
+    seen = [one["wall"] for one in told if one]  # what it could not be asked in time, nobody told
+    assert len(seen) > len(told) / 2
+    assert seen == pytest.approx([4.0] * len(seen), abs=0.5)
     # One jump may come upon a holder that renews or asks just then, and stops in time.
     found = [a for a in lied.results.verdict.anomalies if a.name == "duplicate-grant"]
     assert found, lied.names
@@ -128,11 +130,14 @@ def test_valkey_answers_what_it_was_made_to_read(tmp_path: Path) -> None:
 
 
 def server_time(target: Any, place: Any) -> Glimpse:
-    before_ns = time.time_ns()
-    told = target.server_time(place)
-    assert told is not None
-    seen_ns, grain_ns = round(told.time_s * 1e9), round(told.grain_s * 1e9)
-    return Glimpse(before_ns, seen_ns, time.time_ns(), grain_ns)
+    def asked() -> Glimpse:
+        before_ns = time.time_ns()
+        told = target.server_time(place)
+        assert told is not None
+        seen_ns, grain_ns = round(told.time_s * 1e9), round(told.grain_s * 1e9)
+        return Glimpse(before_ns, seen_ns, time.time_ns(), grain_ns)
+
+    return in_time(asked)
 
 
 # ------------------------------------------------------------------------------- etcd
@@ -157,7 +162,7 @@ def test_a_statically_linked_go_program_is_reached_and_lives_on(tmp_path: Path) 
             assert (await clocks.read_clocks())[pid].original
 
         asyncio.run(test())
-        assert target.ready(servers.cluster) is None
+        until(lambda: target.ready(servers.cluster) is None, "an answer")
         os.kill(pid, 0)
 
 
@@ -208,15 +213,17 @@ def test_the_leaders_clock_in_a_run_of_three(tmp_path: Path) -> None:
     lied = run(
         tmp_path,
         "clock:who=leader,at=1s,for=2s,clock=monotonic,rate=2",
-        "clock:who=follower,at=1s,for=2s,clock=both,jump=1h",
+        "clock:who=follower,at=1s,for=500ms,every=200ms,clock=both,jump=1h",
         lock="etcd",
         workers=2,
         ttl="2s",
         time="4s",
     )
-    (leader,), (follower,) = lied.by_spec(0), lied.by_spec(1)
-    assert leader["grade"] == follower["grade"] == "installed"
-    assert leader["nodes"] != follower["nodes"]
-    told = follower["on"]["facts"][follower["nodes"][0]]["told"]["wall"]
-    assert told == pytest.approx(3600, abs=2)
+    (leader,), followers = lied.by_spec(0), lied.by_spec(1)
+    assert {window["grade"] for window in (leader, *followers)} == {"installed"}
+    assert all(leader["nodes"] != window["nodes"] for window in followers)
+    told = [window["on"]["facts"][window["nodes"][0]].get("told") for window in followers]
+    seen = [one["wall"] for one in told if one]
+    assert seen
+    assert seen == pytest.approx([3600] * len(seen), abs=2)
     assert leader["off"]["holds"]

@@ -27,7 +27,7 @@ def test_a_store_ends_on_a_full_and_on_a_read_only_disk_and_serves_again(tmp_pat
         "disk:who=store,what=full,at=500ms,for=2s",
         "disk:who=store,what=read-only,at=4s,for=500ms",
         time="6s",
-        workload="fencing[rate=200,think=1ms]",  # so that the last page is soon full
+        workload="fencing[rounds=100,rate=200,think=1ms]",  # so that the last page is soon full
         **STORED,
     )
     assert not run.names
@@ -51,7 +51,7 @@ def test_valkey_ends_when_its_log_cannot_be_written_and_serves_again(tmp_path: P
         tmp_path,
         "disk:who=store,what=full,at=500ms,for=2s",
         time="4s",
-        workload="fencing[rate=200,think=1ms]",
+        workload="fencing[rounds=100,rate=200,think=1ms]",
         lock="atlasmart",
         store="valkey[fenced=true]",
         ttl="1s",
@@ -73,11 +73,11 @@ def test_a_store_that_was_killed_comes_back_to_a_full_disk_and_serves_when_there
     """The kill ends within the other window: that its server ends again is not the kill's doing."""
     run = faulted(
         tmp_path,
-        "disk:who=store,what=full,at=500ms,for=2500ms",
+        "disk:who=store,what=full,at=500ms,for=5s",
         "kill:who=store,at=800ms,for=200ms",
         "amnesia:who=store,age=10ms,at=2s,for=200ms",
-        time="4s",
-        workload="fencing[rate=200,think=1ms]",
+        time="7s",
+        workload="fencing[rounds=100,rate=200,think=1ms]",
         **STORED,
     )
     assert not run.results.leftover
@@ -114,7 +114,7 @@ def test_a_flipped_bit_is_refused_and_a_lost_tail_is_a_lost_acknowledgement(tmp_
     run = faulted(
         tmp_path,
         "disk:who=lock1,what=flip,pattern=*.jsonl,at=1s,for=100ms",
-        "disk:who=store,what=truncate,bytes=100,at=2500ms,for=100ms",
+        "disk:who=store,what=truncate,bytes=500,at=2500ms,for=100ms",
         time="5s",
         **STORED,
     )
@@ -122,7 +122,7 @@ def test_a_flipped_bit_is_refused_and_a_lost_tail_is_a_lost_acknowledgement(tmp_
     assert not run.results.leftover
     flip, tail = run.of("disk")
     assert "journal.jsonl changed from" in flip["on"]["text"]
-    assert tail["on"]["facts"]["bytes"] == 100
+    assert tail["on"]["facts"]["bytes"] == 500
     if "refused" in flip["off"]["facts"]:  # a bit inside a number may go unnoticed
         assert "it got back what it had" in flip["off"]["text"]
     assert "lock1 runs and answers" in flip["off"]["text"]

@@ -22,9 +22,9 @@ from harness.errors import UsageError
 from harness.node import ProcessId
 from harness.plugins import entries
 from harness.runfile import from_values, to_yaml
-from tests.live import LiveRun, live_run, slay, until
+from tests.live import LiveRun, live_run, slay, stretched, until
 from tests.support_compose import IMAGE, needs_project, spec
-from tests.support_docker import api, gone_s
+from tests.support_docker import api
 from tests.support_engine_state import new_since, state
 
 pytestmark = [*needs_project, pytest.mark.real]
@@ -140,7 +140,7 @@ def test_sigkill_during_every_fault_leaves_nothing(
             until(lambda: not procfs.alive(harness), "the end of the harness")
             assert not is_gone()
             heal()  # or another run that begins just now
-        until(is_gone, "an engine as before", gone_s())
+        until(is_gone, "an engine as before", stretched(6.0))
 
 
 @pytest.fixture
@@ -171,7 +171,7 @@ def test_a_stuck_harness_holds_nothing_frozen_and_a_dead_one_leaves_nothing(
     with in_force(engine, tmp_path, text, kinds) as (run, _, harness, _):
         until(lambda: any("etcd3" in name for name in paused(engine, run)), "a frozen server")
         os.kill(harness.pid, signal.SIGSTOP)
-        until(lambda: not paused(engine, run), "a thaw", SILENCE_S + gone_s())
+        until(lambda: not paused(engine, run), "a thaw", SILENCE_S + stretched(6.0))
         os.kill(harness.pid, signal.SIGKILL)
-        until(gone(engine, before, run, harness), "an engine as before", gone_s())
+        until(gone(engine, before, run, harness), "an engine as before", stretched(6.0))
     assert engine.inspect_container(bystander)["State"]["Status"] == "running"

@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.support_docker import api, await_nothing, gone_s, leavings, needs_engine
+from tests.live import stretched
+from tests.support_docker import api, await_nothing, leavings, needs_engine
 
 pytestmark = needs_engine()
 PAUSE = "pause:who=holder,at=before-write,for=2.5leases"
@@ -42,13 +43,13 @@ def test_an_unfenced_store_fails_and_nothing_is_left(engine: Any, tmp_path: Path
     verdict = said["results"]["verdict"]
     assert verdict["verdict"] == "fail", said
     assert "stale-owner-write" in {anomaly["name"] for anomaly in verdict["anomalies"]}
-    await_nothing(lambda: leavings(engine), engine, gone_s())
+    await_nothing(lambda: leavings(engine), engine, stretched(6.0))
 
 
 @pytest.mark.real
 def test_etcd_and_a_fenced_valkey_pass_with_a_pause_and_a_cut(tmp_path: Path) -> None:
-    faults = ("--fault", PAUSE, "--fault", "partition:who=leader,at=5s,for=2s")
-    words = ("--lock", "etcd", "--store", "valkey[fenced=true]", *faults, "--time", "10s")
+    faults = ("--fault", PAUSE, "--fault", "partition:who=leader,at=8s,for=2s")
+    words = ("--lock", "etcd", "--store", "valkey[fenced=true]", *faults, "--time", "13s")
     said = winkle(tmp_path, *words, "--seed", "3")
     assert said["results"]["verdict"]["verdict"] == "pass", said
 
@@ -63,7 +64,7 @@ def test_a_server_that_ends_at_once_is_told_with_its_last_lines(
     told = said["error"] or said["results"]["error"]
     assert "server broken1 ended at the start with exit code 7" in told
     assert "these are my last words" in told
-    await_nothing(lambda: leavings(engine), engine, gone_s())
+    await_nothing(lambda: leavings(engine), engine, stretched(6.0))
 
 
 BROKEN = """

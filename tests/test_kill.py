@@ -56,11 +56,11 @@ def test_killed_workers_take_their_seats_again_as_new_processes(tmp_path: Path) 
 def test_the_last_of_two_windows_lets_a_worker_live_and_some_are_left_dead(tmp_path: Path) -> None:
     run = faulted(
         tmp_path,
-        "kill:who=w1,at=300ms,for=700ms",
+        "kill:who=w1,at=300ms,for=2s",
         "kill:who=w1,at=500ms,for=200ms",
         "kill:who=w2,at=300ms,for=200ms,restart=false",
         workers=2,
-        time="2s",
+        time="4s",
         **IDLE,
     )
     assert not problems(run)
@@ -100,7 +100,7 @@ def test_a_server_that_does_not_come_back_is_left_over_with_its_last_words(tmp_p
         "kill:who=frail1,at=300ms,for=200ms",
         lock=f"{FRAIL}[mode=once]",
         workers=1,
-        time="1s",
+        time="2s",
         **HELD,
     )
     assert run.results.verdict.verdict == "pass"

@@ -21,11 +21,11 @@ def test_members_go_and_come_and_one_with_no_memory_is_not_let_in(tmp_path: Path
         tmp_path,
         "amnesia:who=etcd3,at=300ms,for=200ms,empty=true",
         "membership:who=etcd1,what=add,at=6500ms,for=200ms",
-        "membership:who=follower,what=remove,at=7500ms,for=500ms",
-        "membership:who=etcd3,what=replace,at=14s,for=200ms",
+        "membership:who=follower,what=remove,at=9500ms,for=500ms",
+        "membership:who=etcd3,what=replace,at=16s,for=200ms",
         lock="etcd[heartbeat_ms=50,election_ms=500]",
         store="valkey[fenced=true]",
-        time="16s",
+        time="18s",
     )
     assert not run.names
     assert not run.results.leftover

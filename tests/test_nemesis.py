@@ -53,7 +53,10 @@ def test_every_so_often_and_so_many_times(timed: Faulted) -> None:
 
 
 def test_random_times_come_from_the_seed(tmp_path: Path) -> None:
-    fault, keys = "pause:who=w1,at=random,count=3,for=50ms", IDLE | {"time": "1s"}
+    fault, keys = (
+        "pause:who=w1,at=random,count=3,for=50ms",
+        IDLE | {"time": "2s", "seed": 38},
+    )  # the last one long before the end
     first, again = (lived(tmp_path, fault, **keys).windows for _ in range(2))
     assert len(first) == 3
     assert [window["at"] for window in first] == [window["at"] for window in again]

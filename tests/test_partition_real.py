@@ -64,7 +64,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-CUT = "who=holder,at=before-write,for=2leases,count=1,shape=worker-lock"
+CUT = "who=holder,at=before-write,for=4leases,count=1,shape=worker-lock"
 
 
 def test_a_holder_cut_from_the_lock_service_only_writes_on_and_learns_too_late(
@@ -75,7 +75,7 @@ def test_a_holder_cut_from_the_lock_service_only_writes_on_and_learns_too_late(
     Its library takes the lock for held until somebody says otherwise.
     """
     trusting = f"{Path(__file__).parent / 'support_trusting.py'}:Trusting"
-    run = Lived(tmp_path, lock=trusting, fault=CUT, fenced="false", check="false", time="6s")
+    run = Lived(tmp_path, lock=trusting, fault=CUT, fenced="false", check="false", time="12s")
     (holder,) = run.window["nodes"]
     assert set(run.window["on"]["facts"]["cut"]) == {
         pair for i in (1, 2, 3) for pair in (f"{holder}>etcd{i}", f"etcd{i}>{holder}")
@@ -95,7 +95,7 @@ def test_a_holder_cut_from_the_lock_service_only_writes_on_and_learns_too_late(
 
 
 def test_the_same_with_a_fence_is_no_finding(tmp_path: Path) -> None:
-    run = Lived(tmp_path, fault=CUT, fenced="true", check="false", time="6s")
+    run = Lived(tmp_path, fault=CUT, fenced="true", check="false", time="12s")
     assert run.asked_in_vain("renew") > 0
     assert not run.verdict.anomalies
     assert run.verdict.verdict in ("pass", "unknown"), run.verdict.headline
@@ -106,10 +106,10 @@ def test_with_its_leader_cut_off_etcd_elects_another_and_goes_on(tmp_path: Path)
     """With resets, for a client that hears nothing stays with the member that it knows."""
     run = Lived(
         tmp_path,
-        fault="who=leader,at=1s,for=4s,reject=true",
+        fault="who=leader,at=3s,for=4s,reject=true",
         fenced="true",
         check="true",
-        time="8s",
+        time="10s",
     )
     window = run.window
     assert window["nodes"][0].startswith("etcd")

@@ -15,8 +15,8 @@ ATLASMART = {
     "store": "atlasmart",
     "workers": 2,
     "readers": 0,
-    "ttl": "500ms",
-    "op_timeout": "100ms",
+    "ttl": "2s",
+    "op_timeout": "500ms",
 }
 
 

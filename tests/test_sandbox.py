@@ -15,7 +15,7 @@ from harness.ledger import Ledger
 from harness.local import advice
 from harness.local.sandbox import StepFailed
 from harness.procfs import boot_id
-from tests.live import BOUND_S, NOOP, LiveRun, live_run, until
+from tests.live import BOUND_S, NOOP, LiveRun, live_run, stretched, until
 
 PAUSED = f"""
 lock: {NOOP}:Noop
@@ -45,9 +45,8 @@ def test_nothing_is_left_after_sigkill_during_a_pause(tmp_path: Path, victim: st
         namespace = run.namespace()
         assert len(run.members(namespace)) >= 4
         os.kill(run.chain()[victim], signal.SIGKILL)
-        until(
-            lambda: not run.members(namespace), f"the sandbox to go with {victim}", NOTHING_LEFT_S
-        )
+        bound_s = stretched(NOTHING_LEFT_S)
+        until(lambda: not run.members(namespace), f"the sandbox to go with {victim}", bound_s)
         run.process.wait()
         assert mounts() == before
         judged(run, by_outer=victim != "outer")

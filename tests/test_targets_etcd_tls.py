@@ -22,7 +22,7 @@ from targets import _etcd_auth
 from targets._etcd_access import User
 from targets._etcd_gateway import Gateway
 from targets.etcd import Etcd
-from tests.support_servers import Servers, in_time, servers_of
+from tests.support_servers import Servers, becomes, in_time, servers_of, until
 
 SMALL: dict[str, Any] = {"nodes": 1, "heartbeat_ms": 50, "election_ms": 500}
 
@@ -56,9 +56,9 @@ def test_clients_with_the_certificate_lock_and_write(safe: Servers) -> None:
         assert stored.value == "mine"
         lock.release(grant)
     place = safe.cluster.places[0]
-    assert target.leader(safe.cluster) == "etcd1"
-    assert target.answers(place) is None
-    assert target.server_time(place) is not None
+    becomes(lambda: target.leader(safe.cluster), "etcd1")
+    becomes(lambda: target.answers(place), None)
+    until(lambda: target.server_time(place) is not None, "the server's time")
 
 
 @pytest.mark.real

@@ -17,7 +17,8 @@ from targets import _postgres_server as starter
 from targets._no_effect import NotConnectedError
 from targets._postgres_session import Session, SessionLostError, SqlError
 from targets.postgres import Postgres
-from tests.support_servers import Servers, in_time, servers_of, until
+from tests.live import slay
+from tests.support_servers import Servers, becomes, in_time, servers_of, until
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +68,7 @@ def processes(servers: Servers) -> list[int]:
 def kill(servers: Servers) -> None:
     """Kill -9 of everything at once, as a run does."""
     everything = processes(servers)
-    for pid in everything:
-        os.kill(pid, signal.SIGKILL)
+    slay(*everything)
     servers.kill()
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in everything), "all are gone")
 
@@ -271,8 +271,8 @@ def test_ready_says_what_is_missing(
 ) -> None:
     target: Any = running.target
     place = running.cluster.places[0]
-    assert target.ready(running.cluster) is None
-    assert target.answers(place) is None
+    becomes(lambda: target.ready(running.cluster), None)
+    becomes(lambda: target.answers(place), None)
     monkeypatch.setattr("targets.postgres.OLDEST", 990000)
     assert "990000 is needed" in target.ready(running.cluster)
     nobody = Servers(Postgres(), tmp_path).cluster

@@ -43,8 +43,11 @@ def test_a_jump_of_the_servers_clock_ends_a_lease_and_a_pause_stops_every_sessio
         ttl="2s",
         time="8s",
     )
-    (clock, *_), (pause,) = run.of("clock"), run.of("pause")
-    assert clock["on"]["facts"]["postgres1"]["told"]["wall"] == pytest.approx(4.0, abs=0.1)
+    (pause,) = run.of("pause")
+    told = [window["on"]["facts"]["postgres1"].get("told") for window in run.of("clock")]
+    seen = [one["wall"] for one in told if one]  # what it could not be asked in time, nobody told
+    assert seen
+    assert seen == pytest.approx([4.0] * len(seen), abs=0.5)
     assert "duplicate-grant" in run.names, run.results.verdict.headline
     # Case C21: with only the first process stopped, open sessions would go on to commit.
     assert pause["on"]["facts"]["stopped"] == pause["on"]["facts"]["threads"] > 5
@@ -63,7 +66,7 @@ def test_c55_a_leader_whose_session_is_gone_stays_leader(fence: str, tmp_path: P
         "partition:who=holder,at=before-write,for=2leases,count=1,shape=worker-lock",
         store=f"atlasmart[fence={fence}]",
         workload="fencing[rounds=200]",
-        time="3s",
+        time="5s",
         op_timeout="300ms",
         **C55,
     )

@@ -12,6 +12,7 @@ from targets.zookeeper import ZooKeeper
 from tests.support_faults import faulted
 
 ONE = "nodes=1,fsync=false"
+LATE = "late-loss-notice"  # when it wakes, its library may take its time to tell
 COMMON = {"workers": 2, "readers": 0, "op_timeout": "500ms"}
 
 
@@ -32,17 +33,17 @@ def test_a_frozen_holder_is_refused_by_the_fence_and_by_nothing_else(
 ) -> None:
     run = faulted(
         tmp_path,
-        "pause:who=holder,at=before-write,for=2.5leases,count=1",
+        "pause:who=holder,at=before-write,for=4leases,count=1",
         lock=f"zookeeper[{ONE}]",
         store=f"zookeeper[{ONE},fence={fence}]",
         ttl="1s",
-        time="5s",
+        time="7s",
         **COMMON,
     )
     if fence == "none":
-        assert run.names - {"lost-update"} == {"stale-owner-write"}
+        assert run.names - {"lost-update", LATE} == {"stale-owner-write"}
     else:
-        assert run.results.verdict.verdict == "pass", run.results.verdict
+        assert run.names <= {LATE}, run.results.verdict
         assert run.results.verdict.stats["stale_refused"] > 0
 
 
@@ -60,7 +61,7 @@ def test_c62_who_waits_for_a_word_about_the_session_learns_too_late(
         store="atlasmart",
         workload="fencing[rounds=200,check=false]",
         ttl="2s",
-        time="6s",
+        time="9s",
         **COMMON,
     )
     assert ("late-loss-notice" in run.names) is (trust == "session")

@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,6 +24,7 @@ from harness.site import Pair, Passage
 LINKS_MAX = 32  # that are tried with connections; all others by datagrams alone
 _CONNECT_S = 0.1
 _MEANT_S = 0.5
+_SLICE_S = 0.01
 Link = frozenset[str]
 _Try = tuple[str, Pair]
 
@@ -222,15 +223,19 @@ class _Look:
             meant = {(kind, pair) for kind, pair in self._missing if self._is_meant(kind, pair)}
             await self._until(lambda: not meant & self._missing, _MEANT_S)
 
-    async def _until(self, done: Any, bound_s: float) -> bool:
-        try:
-            async with asyncio.timeout(bound_s):
-                while not done():
-                    self._happened.clear()
+    async def _until(self, done: Callable[[], bool], bound_s: float) -> bool:
+        """Wait so long; time in which nothing ran here is not counted.
+
+        After such a stall the clock is looked at before what the holders told meanwhile.
+        """
+        while not done() and bound_s > 0:
+            slice_s, began = min(bound_s, _SLICE_S), time.monotonic()
+            self._happened.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(slice_s):
                     await self._happened.wait()
-        except TimeoutError:
-            return bool(done())
-        return True
+            bound_s -= min(slice_s, time.monotonic() - began)
+        return done()
 
     def _is_meant(self, kind: str, pair: Pair) -> bool:
         return pair not in self._cut and (

@@ -60,12 +60,15 @@ class Prober:
                 orders.append(self._look(near, "link", name=name, to=to))
         await asyncio.gather(*orders)
         deadline = time.monotonic() + _OPEN_S
-        while opening and time.monotonic() < deadline:
+        while opening:
+            asked_s = time.monotonic()
             standing = await self._standing({name for link in opening.values() for name in link})
             for name, link in list(opening.items()):
                 if all(name in standing[node] for node in link):
                     self._old.setdefault(link, Old()).unused.append(name)
                     del opening[name]
+            if asked_s > deadline:
+                break
             await asyncio.sleep(_POLL_S)
 
     async def open_posts(self, names: Iterable[str]) -> None:
@@ -130,11 +133,14 @@ class Prober:
         await asyncio.gather(*(self._look(n, "begin", number=number) for n in hosts.values()))
         await asyncio.gather(*(self._send(s, n, look) for s, n in hosts.items()))
         look.sent_s = time.monotonic()
-        while look.goes_on(wait_s):
+        while True:
             await asyncio.sleep(_POLL_S)
+            asked_s = time.monotonic()
             seen = await asyncio.gather(*(self._look(n, "seen") for n in hosts.values()))
             for station, each in zip(hosts, seen, strict=True):
                 look.take({n for n in names if self._nodes[n].station is station}, each)
+            if not look.goes_on(asked_s, wait_s):
+                break
         return {pair: look.passage(pair) for pair in pairs}
 
     async def _send(self, station: Station, name: str, look: "_Look") -> None:
@@ -180,9 +186,13 @@ class _Look:
             if came > self._before[pair[1]][name]:
                 self._got.add(("old", pair))
 
-    def goes_on(self, wait_s: float) -> bool:
-        """Whether something is missing for which there is time; what is meant to pass has more."""
-        waited_s = time.monotonic() - self.sent_s
+    def goes_on(self, asked_s: float, wait_s: float) -> bool:
+        """Whether something is missing for which there was time when the agents were asked last.
+
+        What is meant to pass has more time.  The last answer was asked for when the time was up, so
+        what arrived while nothing ran here is not missed.
+        """
+        waited_s = asked_s - self.sent_s
         missing = [(what, pair) for what, pair in self._tries() if (what, pair) not in self._got]
         if waited_s < wait_s:
             return bool(missing)

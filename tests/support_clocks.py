@@ -31,7 +31,7 @@ def clocks():
     return found | {"pid": os.getpid(), "time": time.time(), "second": time.localtime().tm_year}
 def say(text): print(text, flush=True)
 for _ in range(int(os.environ.get("THREADS", "0"))):
-    threading.Thread(target=lambda: [time.sleep(0.001) for _ in iter(int, 1)], daemon=True).start()
+    threading.Thread(target=lambda: [time.sleep(0.02) for _ in iter(int, 1)], daemon=True).start()
 children = []
 say("ready")
 for line in sys.stdin:

@@ -95,11 +95,11 @@ def await_nothing(look: Callable[[], set[str]], client: Any, bound_s: float) -> 
         live_until(lambda: not look(), "an engine as before", bound_s)
     except AssertionError as error:
         left = look()
-        if left := left - _held_by_nobody(client, left):
+        if left := left - held_by_nobody(client, left):
             raise AssertionError(f"left: {', '.join(sorted(left))}") from error
 
 
-def _held_by_nobody(client: Any, left: set[str]) -> set[str]:
+def held_by_nobody(client: Any, left: set[str]) -> set[str]:
     """Return the networks of these that the engine refuses to remove though nothing is on them.
 
     With the volume that says whose such a network is.

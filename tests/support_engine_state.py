@@ -7,7 +7,7 @@ is a step of an image's build.  Everything else counts, labelled by us or not.
 
 import re
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,8 +51,13 @@ def _said(argv: list[str]) -> Iterable[str]:
     return [line for line in lines if line and not line.startswith("#")]
 
 
-def new_since(before: State, now: State, run: str) -> list[str]:
-    """Return what is new and nobody else's, when `run` is ours."""
+def new_since(
+    before: State, now: State, run: str, held: Collection[str] = frozenset()
+) -> list[str]:
+    """Return what is new and nobody else's, when `run` is ours.
+
+    `held`: networks that the engine does not give up, with the volumes that say whose they are.
+    """
 
     def others(labels: Mapping[str, str] | None) -> bool:
         found = labels or {}
@@ -60,7 +65,7 @@ def new_since(before: State, now: State, run: str) -> list[str]:
             return found[PROJECT_LABEL] != composed_name(run)
         return found.get(RUN_LABEL, run) != run
 
-    theirs = [one for one in now.networks.values() if others(one["Labels"])]
+    theirs = [one for one in now.networks.values() if others(one["Labels"]) or one["Name"] in held]
     bridges = [f"br-{one['Id'][:12]}" for one in theirs]
     used = {
         mount.get("Name")
@@ -77,12 +82,12 @@ def new_since(before: State, now: State, run: str) -> list[str]:
         *(
             f"network {name}"
             for name in now.networks.keys() - before.networks.keys()
-            if not others(now.networks[name]["Labels"])
+            if now.networks[name] not in theirs
         ),
         *(
             f"volume {name}"
             for name in now.volumes.keys() - before.volumes.keys()
-            if not others(now.volumes[name]["Labels"]) and name not in used
+            if not others(now.volumes[name]["Labels"]) and name not in used and name not in held
         ),
         *(
             f"rule {line}"

@@ -1,9 +1,11 @@
 """Public cases (`C..`) that need a live run: undo that fails, pauses that do not come, flags."""
 
 import asyncio
+import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -148,7 +150,9 @@ class Tree:
 def test_c21_a_pause_holds_when_every_thread_of_the_tree_is_stopped(
     monkeypatch: pytest.MonkeyPatch, obeys: list[int], holds: bool, text: str
 ) -> None:
-    monkeypatch.setattr(pause, "_BOUND_S", 0.05)
+    # Time goes on with each look, and with nothing else.
+    clock = SimpleNamespace(monotonic=itertools.count(0.0, pause._BOUND_S / 5).__next__)
+    monkeypatch.setattr(pause, "time", clock)
     tree, fault, site = Tree("SSR", obeys), pause.Pause(), Site({})
 
     async def freeze() -> tuple[bool | None, str]:

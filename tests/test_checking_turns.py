@@ -24,7 +24,7 @@ import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored from outside
 from tests.test_checking_turns import hard
 from harness.checking import check_columns, turns
-turns.PAYS_S = -1.0
+turns.PAYS_S, turns.cores = -1.0, lambda: 2
 print(check_columns(hard(26), "kv", budget_s=60).verdict)
 """
 

@@ -150,6 +150,7 @@ def test_a_package_that_hides_ours_is_said_and_not_used(tmp_path: Path) -> None:
 
 
 def test_a_terminal_of_another_encoding_gets_escapes_and_no_traceback(tmp_path: Path) -> None:
-    done = winkle("run", "größe.yaml", cwd=tmp_path, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    of_terminal = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C.UTF-8"}
+    done = winkle("run", "größe.yaml", cwd=tmp_path, **of_terminal)
     assert done.returncode == 254
     assert "gr\\xf6\\xdfe.yaml: cannot be read" in done.stderr

@@ -234,8 +234,16 @@ def test_a_process_that_ends_is_no_trouble() -> None:
     run(test)
 
 
-def test_it_survives_threads_and_signal_handlers_that_read_clocks() -> None:
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give a busy machine time to let a process leave its clock functions."""
+    monkeypatch.setattr("harness.vdso.halt._BOUND_S", 60.0)
+
+
+def test_it_survives_threads_and_signal_handlers_that_read_clocks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Every reading is wholly true or wholly the lie, whatever is interrupted where."""
+    patient(monkeypatch)
     program = """
 import signal, sys, threading, time
 RAW = time.CLOCK_MONOTONIC_RAW
@@ -285,8 +293,11 @@ for line in sys.stdin: print(len(bad), flush=True)
 """
 
 
-def test_a_process_that_does_nothing_but_read_clocks_lives_on() -> None:
+def test_a_process_that_does_nothing_but_read_clocks_lives_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """It is found inside of its clock functions most of the time, where nothing may be changed."""
+    patient(monkeypatch)
 
     async def test() -> None:
         with Program(SPIN) as program:
@@ -383,7 +394,9 @@ def compiled(folder: Path, text: str) -> Iterator["subprocess.Popen[bytes]"]:
             process.kill()
 
 
-def test_a_handler_that_interrupted_a_clock_function_is_waited_for(tmp_path: Path) -> None:
+def test_a_handler_that_interrupted_a_clock_function_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def lie_to(process: ProcessId, *, reached: bool) -> None:
         clocks = alone(process)
         await clocks.skew("a", HOUR)
@@ -409,6 +422,7 @@ def test_a_handler_that_interrupted_a_clock_function_is_waited_for(tmp_path: Pat
         asyncio.run(lie_to(process, reached=False))
         assert image(process) == own().true
         program.send_signal(signal.SIGUSR2)
+        patient(monkeypatch)
         asyncio.run(lie_to(process, reached=True))
         assert program.poll() is None
 

@@ -28,7 +28,7 @@ HOUR = Skew(wall=Lie(HOUR_S))
 # The moment at which a server writes its answer is in the answer, as HTTP has it.
 DATE = """
 import sys, urllib.request
-print(urllib.request.urlopen(f"http://{sys.argv[1]}:2379/health", timeout=20).headers["Date"])
+print(urllib.request.urlopen(f"http://{sys.argv[1]}:2379/version", timeout=20).headers["Date"])
 """
 
 

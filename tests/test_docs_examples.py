@@ -92,16 +92,18 @@ def test_the_bridge_drops_its_program_after_a_missing_answer(tmp_path: Path) -> 
     path = tmp_path / "bridge.py"
     path.write_text(files["bridge.py"], "utf-8")
     module = plugins.factory("targets", f"{path}:Client")
-    client: Any = module(_Place(), 0.2)
+    client: Any = module(_Place(), 30.0)
     client.argv = ["cat"]  # echoes the request, which has no kind
     with pytest.raises(KeyError):
         client.acquire("k0", 1.0)
     first = client.program.pid
     client.argv = ["sleep", "60"]
     client.close()
+    client.timeout_s = 0.2
     with pytest.raises(ConnectionError):
         client.renew(Grant("k0", 1, 1.0))
     assert not client.program
+    client.timeout_s = 30.0
     client.argv = ["sed", "-u", r's/.*/{"kind":"refused","text":"held"}/']
     with pytest.raises(RefusedError, match="held"):
         client.acquire("k0", 1.0)

@@ -117,7 +117,7 @@ def test_what_our_worker_says_fits_the_protocol_schema() -> None:
     servers: dict[str, Any] = {"lock": [], "store": []}
     said: list[ToWorker] = [
         Hello(worker="w1", lock=noop, store=noop, servers=servers, ttl_s=30.0, op_timeout_s=1.0),
-        SendOp(id=0, f="acquire", key="k0", value={"ttl_s": 1.5}),
+        SendOp(id=0, f="acquire", key="k0", value={"ttl_s": 6.0}),
         SendOp(id=1, f="check", key="k0", value={"ask": True, "think_ms": 0}, token=1),
         SendOp(id=2, f="write", key="k0", value="v", token=1),
         SendOp(id=3, f="no-such-operation"),

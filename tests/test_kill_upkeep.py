@@ -132,6 +132,12 @@ def test_an_excuse_lasts_until_its_owner_starts_the_node(
     assert len(told) == 1
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait long for an end; it comes."""
+    monkeypatch.setattr("harness.upkeep.LATE_END_S", 30.0)
+
+
 async def beside(work: Awaitable[None], *later: Callable[[], object]) -> None:
     """Do something, and other things a moment after it began."""
     task = asyncio.ensure_future(work)
@@ -142,7 +148,7 @@ async def beside(work: Awaitable[None], *later: Callable[[], object]) -> None:
 
 
 def test_what_is_ending_when_its_excuse_is_over_is_started_again(
-    house: House, told: list[str], keeper: Keeper
+    house: House, told: list[str], keeper: Keeper, patient: None
 ) -> None:
     """From a failed write to the end of a process some time passes, and the fault may end in it."""
     keeper.excuse("full", "s1")
@@ -152,7 +158,7 @@ def test_what_is_ending_when_its_excuse_is_over_is_started_again(
 
 
 def test_what_is_stopped_when_its_excuse_is_over_may_end_when_it_goes_on(
-    house: House, told: list[str], keeper: Keeper
+    house: House, told: list[str], keeper: Keeper, patient: None
 ) -> None:
     async def story() -> None:
         keeper.excuse("full", "s1")

@@ -102,7 +102,7 @@ def test_each_thing_happens_to_this_direction_of_this_link_and_ends() -> None:
     assert 20 <= seen["reorder"]["swapped"] <= 130
     assert seen["all"]["least_s"] >= 0.01
     assert min(seen["all"][name] for name in ("lost", "doubled", "swapped")) > 10
-    assert seen["rate"]["rate_bytes_s"] == pytest.approx(100_000, rel=0.15)
+    assert 60_000 <= seen["rate"]["rate_bytes_s"] <= 115_000  # stalls make it slower only
     for good in ("back", "other", "after"):
         assert seen[good]["least_s"] < 0.01
         assert [seen[good][name] for name in ("lost", "doubled", "swapped")] == [0, 0, 0]

@@ -118,7 +118,7 @@ def test_each_thing_happens_to_this_direction_of_this_link_and_ends() -> None:
     assert 20 <= seen["reorder"]["swapped"] <= 130
     assert seen["all"]["least_s"] >= NEARLY * (0.02 - 0.01)
     assert min(seen["all"][name] for name in ("lost", "doubled", "swapped")) > 10
-    assert seen["rate"]["rate_bytes_s"] == pytest.approx(100_000, rel=0.15)
+    assert 60_000 <= seen["rate"]["rate_bytes_s"] <= 115_000  # stalls make it slower only
     assert "10.77.0.12 timeout 5s" in seen["rules"]
     assert "bypass" in seen["rules"]
     assert seen["large"][0] == 5000

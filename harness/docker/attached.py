@@ -28,8 +28,8 @@ from harness.docker.sidecar import Sidecar
 from harness.docker.stopping import Stopping
 from harness.node import ProcessId
 
-_SETTLE_S = 2.0
-_AGAIN_S = 3.0
+_SETTLE_S = 4.0
+_AGAIN_S = 5.0
 _RENEW_S = 30.0
 _POLL_S = 0.02
 
@@ -211,7 +211,7 @@ class Attachment:
             self._tell_gap(what, lost_s)
 
     def _settled(self, started: str) -> dict[str, Any]:
-        """Return the state once it shows an end or another start, at most 2 s later."""
+        """Return the state once it shows an end or another start, at most 4 s later."""
         return self._until(
             lambda state: not state["Running"] or state["StartedAt"] != started, _SETTLE_S
         )

@@ -10,6 +10,7 @@ import fnmatch
 import re
 import shutil
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ _PROGRESS = re.compile(
     r" *(Container|Network|Volume) \S+ +(Creat|Start|Wait|Running|Healthy)\w* *$"
 )
 _ASK_S = 10
+_ENDING_S = 2.0
+_LOOK_S = 0.05
 
 
 def command() -> list[str]:
@@ -115,12 +118,18 @@ class Composed:
         try:
             return Sidecar(project, name, server)
         except EngineError:
-            self._raise_if_ended(name, server)
+            self._raise_if_ended(name, server, _ENDING_S)
             raise
 
-    def _raise_if_ended(self, name: str, container: str) -> None:
-        with engine_does(f"service {name} cannot be looked at"):
-            state = self._api.inspect_container(container)["State"]
+    def _raise_if_ended(self, name: str, container: str, patience_s: float = 0.0) -> None:
+        """Tell how a service ended, which the engine may know a moment after others feel it."""
+        deadline = time.monotonic() + patience_s
+        while True:
+            with engine_does(f"service {name} cannot be looked at"):
+                state = self._api.inspect_container(container)["State"]
+            if not state["Running"] or time.monotonic() > deadline:
+                break
+            time.sleep(_LOOK_S)
         if not state["Running"]:
             how = how_ended(int(state["ExitCode"]))
             lines = last_lines(self._api, container)

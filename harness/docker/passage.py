@@ -101,14 +101,7 @@ class Prober:
         await asyncio.gather(
             *(self._holders[name].request("open", wanted) for name, wanted in opening.items())
         )
-        deadline = time.monotonic() + _CONNECT_S
-        while not all(reserve.whole for reserve in made) and time.monotonic() < deadline:
-            self._joined.clear()
-            try:
-                async with asyncio.timeout_at(asyncio.get_running_loop().time() + _CONNECT_S):
-                    await self._joined.wait()
-            except TimeoutError:
-                break
+        await _until(self._joined, lambda: all(reserve.whole for reserve in made), _CONNECT_S)
 
     def forget(self, name: str) -> None:
         """Expect nothing of the connections of a node: they ended with its network."""
@@ -159,6 +152,21 @@ class Prober:
         )
         look.sent_s = time.monotonic()
         await self._hub.request("send", look.number, from_hub)
+
+
+async def _until(happened: asyncio.Event, done: Callable[[], bool], bound_s: float) -> bool:
+    """Wait so long; time in which nothing ran here is not counted.
+
+    After such a stall the clock is looked at before what the holders told meanwhile.
+    """
+    while not done() and bound_s > 0:
+        slice_s, began = min(bound_s, _SLICE_S), time.monotonic()
+        happened.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(slice_s):
+                await happened.wait()
+        bound_s -= min(slice_s, time.monotonic() - began)
+    return done()
 
 
 def _spread(pairs: Sequence[Pair]) -> set[Link]:
@@ -219,23 +227,9 @@ class _Look:
 
     async def wait(self, wait_s: float) -> None:
         """Wait for everything; then, longer, for what is meant to pass."""
-        if not await self._until(lambda: not self._missing, wait_s):
+        if not await _until(self._happened, lambda: not self._missing, wait_s):
             meant = {(kind, pair) for kind, pair in self._missing if self._is_meant(kind, pair)}
-            await self._until(lambda: not meant & self._missing, _MEANT_S)
-
-    async def _until(self, done: Callable[[], bool], bound_s: float) -> bool:
-        """Wait so long; time in which nothing ran here is not counted.
-
-        After such a stall the clock is looked at before what the holders told meanwhile.
-        """
-        while not done() and bound_s > 0:
-            slice_s, began = min(bound_s, _SLICE_S), time.monotonic()
-            self._happened.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(slice_s):
-                    await self._happened.wait()
-            bound_s -= min(slice_s, time.monotonic() - began)
-        return done()
+            await _until(self._happened, lambda: not meant & self._missing, _MEANT_S)
 
     def _is_meant(self, kind: str, pair: Pair) -> bool:
         return pair not in self._cut and (

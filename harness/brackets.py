@@ -30,6 +30,16 @@ def parse_scalar(text: str) -> Scalar:
     return float(text) if _FLOAT.match(text) else text
 
 
+def shown_scalar(value: object) -> str:
+    """Return the word that stands for a value: text in quotes where it would be read otherwise."""
+    if not isinstance(value, str):
+        return str(value).lower() if isinstance(value, bool) else str(value)
+    if parse_scalar(value) == value == value.strip() and not set(value) & set(",[]\"'"):
+        return value
+    quote = "'" if '"' in value else '"'
+    return f"{quote}{value}{quote}"
+
+
 def parse_target(text: str) -> dict[str, Any]:
     """Return `name` and `options` of `name[opt=value,...]`.  Raises ValueError."""
     match = _TARGET.match(text)

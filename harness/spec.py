@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.brackets import shown_scalar
 from harness.units import Duration
 
 
@@ -18,12 +19,8 @@ class TargetSpec:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        shown = ",".join(f"{key}={_plain(value)}" for key, value in self.options.items())
+        shown = ",".join(f"{key}={shown_scalar(value)}" for key, value in self.options.items())
         return f"{self.name}[{shown}]" if shown else self.name
-
-
-def _plain(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 @dataclass(frozen=True)
@@ -62,7 +59,7 @@ class FaultSpec:
         every = f",every={self.every}" if self.every else ""
         count = f",count={self.count}" if self.count and not self.random_count else ""
         after = f",after={self.after}" if self.after else ""
-        rest = "".join(f",{key}={_plain(value)}" for key, value in self.options.items())
+        rest = "".join(f",{key}={shown_scalar(value)}" for key, value in self.options.items())
         return f"{self.kind}:who={self.who},{when}{after},for={self.length}{every}{count}{rest}"
 
 

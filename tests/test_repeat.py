@@ -19,6 +19,10 @@ RUNS = [
         'pause:who=worker:2,at=random,count=4,for=1lease']}""",
     """{lock: atlasmart, store: atlasmart,
         workload: {name: fencing, options: {keys: 3, think: 5ms, rate: 7, check: false}}}""",
+    "{lock: atlasmart, store: atlasmart, workload: 'fencing[rounds=5..15,retry=20ms]'}",
+    """{lock: atlasmart, store: atlasmart, faults: [
+        {kind: message, who: all, at: 1s, for: 1s, match: '[a-z]{2,3}" x'},
+        {kind: partition, who: w1, at: 1s, for: 1s, shape: grudge, pairs: 'w1>w2 w2>w1'}]}""",
 ]
 
 
@@ -26,16 +30,14 @@ def from_command(line: str) -> RunSpec:
     """Read a command line as `winkle run` does."""
     words = shlex.split(line)
     assert words[:2] == ["winkle", "run"]
-    given: dict[str, object] = {"fault": [], "check": None}
+    given: dict[str, object] = {"fault": []}
     names = ("lock", "store", "workload", "backend", "ttl", "time", "op_timeout", "workers")
-    given |= dict.fromkeys((*names, "readers", "seed", "keys", "think", "rate"))
+    given |= dict.fromkeys((*names, "readers", "seed"))
     rest = iter(words[2:])
     for word in rest:
         name = word.removeprefix("--").replace("-", "_")
         if name == "fault":
             given["fault"] = [*given["fault"], next(rest)]  # type: ignore[misc]
-        elif name == "no_check":
-            given["check"] = False
         else:
             given[name] = next(rest)
     return from_flags(values(given))

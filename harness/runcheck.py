@@ -112,7 +112,7 @@ def check(draft: Draft, faults: Sequence[Entry], wrong: frozenset[str]) -> list[
         fault = entry.fault
         made, found = _fault_kind(fault)
         if entry.whole:
-            found += _fault_times(fault)
+            found += _fault_times(fault, crowd)
             if not wrong & {"time", "ttl"}:
                 found += _fault_start(fault, draft)
         if complaint := who_complaint(fault.who, crowd):
@@ -331,7 +331,7 @@ def _fault_kind(fault: Fault) -> tuple[Any | None, list[Mistake]]:
     return made, mistakes
 
 
-def _fault_times(fault: Fault) -> list[Mistake]:
+def _fault_times(fault: Fault, crowd: Crowd) -> list[Mistake]:
     """What may stand beside what: `every` and `count`, and a phase only where a worker is meant."""
     at = fault.at or DEFAULT_PHASE
     if at == RANDOM and fault.every is not None:
@@ -346,7 +346,8 @@ def _fault_times(fault: Fault) -> list[Mistake]:
         text = "found without a phase; allowed: after beside a phase like at: before-write"
         return [Mistake(("after",), text, at_key=True)]
     queued = fault.who == "waiter" and at == QUEUED
-    no_worker = fault.who in ROLES[1:] or fault.who.startswith("server:")
+    others = (*ROLES[1:], *crowd.names)
+    no_worker = fault.who in others or fault.who.startswith("server:") or _is_reader(fault.who)
     if at in PHASES and no_worker and not queued:
         start = "missing" if fault.at is None else f"found {show(at)}"
         text = (
@@ -354,6 +355,11 @@ def _fault_times(fault: Fault) -> list[Mistake]:
         )
         return [Mistake(("at",), text)]
     return []
+
+
+def _is_reader(who: str) -> bool:
+    match = _WORKER.match(who)
+    return match is not None and match.group(1) == "r"
 
 
 def _fault_start(fault: Fault, draft: Draft) -> list[Mistake]:

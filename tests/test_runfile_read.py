@@ -200,6 +200,7 @@ def test_bounds_and_types(more: str, line: str) -> None:
             "{kind: pause, who: leader}",
             "run.yaml:4:5: faults[0].at: missing; leader passes no phase",
         ),
+        ("{kind: pause, who: r1}", "run.yaml:4:5: faults[0].at: missing; r1 passes no phase"),
         (
             "{kind: pause, who: 'server:1', at: acquired}",
             'run.yaml:4:40: faults[0].at: found "acquired"; server:1 passes no phase',

@@ -27,6 +27,22 @@ def shorten(text: str, limit: int = 200) -> str:
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text):,} characters)"
 
 
+class Lines:
+    """Whole lines out of pieces as they come; a long line costs no more than its length."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def take(self, data: bytes) -> list[bytes]:
+        """Return the lines that end in this piece, without their ends."""
+        *whole, rest = data.split(b"\n")
+        if whole:
+            whole[0] = b"".join([*self._pieces, whole[0]])
+            self._pieces.clear()
+        self._pieces.append(rest)
+        return whole
+
+
 def tail(data: bytes, lines: int = 20, limit: int = 4000) -> str:
     """Return the last lines of a log as text, at most about `limit` characters."""
     text = data[-4 * limit :].decode("utf-8", "backslashreplace")

@@ -29,6 +29,8 @@ class HolderClocks:
 
     def unavailable(self) -> str | None:
         """Return why no clock can be set on the engine's machine, None when it can."""
+        if not self._holder.is_here:
+            return "the engine runs on another machine, whose clocks cannot be compared with ours"
         return msgspec.convert(self._holder.ask("clocks_unavailable"), str | None)
 
     def up_s(self) -> float:

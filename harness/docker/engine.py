@@ -6,6 +6,7 @@ Calls block; they are made from threads, or before there is an event loop.
 
 import contextlib
 import os
+import platform
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -111,6 +112,12 @@ def last_lines(api: Any, container: str) -> str:
     except (DockerException, OSError) as error:
         return f"its log cannot be read ({error})"
     return f"its last lines:\n{said}" if said else "it printed nothing"
+
+
+def is_here(api: Any) -> bool:
+    """Whether the engine runs on this machine's kernel, and on no other.  Raises EngineError."""
+    with engine_does("the engine cannot be asked where it runs"):
+        return bool(api.info()["KernelVersion"] == platform.release())
 
 
 def owner() -> str:

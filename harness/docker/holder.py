@@ -20,6 +20,7 @@ import msgspec
 from harness.docker.engine import EngineError, engine_does, last_lines
 from harness.docker.project import Project
 from harness.docker.streams import OUT, Streams
+from harness.text import Lines
 
 ANSWER_S = 5.0
 _HELLO_S = 30.0
@@ -44,6 +45,7 @@ class Holder:
         self.name = name
         self.on_event: Callable[[Event], None] = lambda _: None
         self.root = Path("/winkle", name)
+        self.is_here = project.is_here
         self._api = project.api
         self._waiting: dict[int, Callable[[Event], None]] = {}
         self._numbers = itertools.count(1)
@@ -192,13 +194,12 @@ class Holder:
 
     def _read(self) -> None:
         """Take what it says, until it ends."""
-        rest = b""
+        lines = Lines()
         for stream, data in self._streams.frames():
             if stream != OUT:
                 self._said.append(data.decode(errors="backslashreplace"))
                 continue
-            *lines, rest = (rest + data).split(b"\n")
-            for line in lines:
+            for line in lines.take(data):
                 self._take(msgspec.json.decode(line))
         self._gone = True
         for number in list(self._waiting):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harness.docker.engine import OWNER_LABEL, RUN_LABEL, engine_does, owner
+from harness.docker.engine import OWNER_LABEL, RUN_LABEL, engine_does, is_here, owner
 
 DISK_BYTES = 1 << 30
 SILENCE_S = 5.0  # a harness that is silent for longer is taken for stuck
@@ -47,8 +47,10 @@ class Project:
         self.labels = labels(run)
         self._threads: list[threading.Thread] = []
         self.network = network or run_name(run)
-        # Kernels from 6.15 on have it; an engine on another machine is not asked.
-        self.knows_rto_max = Path("/proc/sys/net/ipv4/tcp_rto_max_ms").exists()
+        # Kernels from 6.15 on have it; of an engine on another machine it is not known.
+        setting = Path("/proc/sys/net/ipv4/tcp_rto_max_ms")
+        self.is_here = is_here(api)
+        self.knows_rto_max = self.is_here and setting.exists()
         if network is not None:
             return
         with engine_does("the run's network cannot be made"):

@@ -22,7 +22,7 @@ from typing import Any
 
 from harness.errors import HostLostError
 from harness.ssh.carrier import END_S, Carrier
-from harness.text import tail
+from harness.text import Lines, tail
 
 _LOOK_S = 0.05
 _READ_BYTES = 1 << 16
@@ -144,7 +144,7 @@ class Link:
     # ------------------------------------------------------------------ reading
 
     def _read(self) -> None:
-        rest = b""
+        lines = Lines()
         try:
             while self.lost is None:
                 try:
@@ -156,8 +156,7 @@ class Link:
                         self._lose(self._ended())
                         return
                     self._heard_s = time.monotonic()
-                    *lines, rest = (rest + data).split(b"\n")
-                    for line in lines:
+                    for line in lines.take(data):
                         self._take(json.loads(line))
                 self.poll()
                 self._looked_s = time.monotonic()

@@ -21,7 +21,7 @@ from harness.node import ProcessId
 
 _ELSEWHERE = {
     "ssh": "its hosts end by themselves what it left there, in seconds: nothing to do from here",
-    "docker": "its containers are found by their label, and removed",
+    "docker": "its containers are found by their label, and removed as soon as the engine answers",
 }
 
 

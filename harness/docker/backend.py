@@ -4,6 +4,7 @@ Outer waits for the harness and removes what it left; if outer dies as well, the
 """
 
 import contextlib
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,10 +17,15 @@ from harness.spec import RunSpec
 
 
 def require() -> None:
-    """Stop where no engine answers, and remove what dead runs left.  Raises EngineError."""
+    """Stop where no engine answers, and remove what dead runs left.  Raises EngineError.
+
+    What cannot be removed is told, and hinders nobody.
+    """
     api = connect()
     try:
         sweep.sweep(api)
+    except EngineError as error:
+        sys.stderr.write(f"winkle: {error}; `winkle heal` tries it again\n")
     finally:
         api.close()
 

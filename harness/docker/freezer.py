@@ -12,11 +12,13 @@ space dies at the thaw, before its next instruction.
 import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 _SETTLE_S = 5.0
+_AGAIN_S = 0.1
 
 
 class Freezer:
@@ -116,9 +118,12 @@ class Freezer:
         else:
             self._tell(False)
             for container in sorted(self._frozen):
-                self._asked(self._api.unpause, container)
-                self._frozen.discard(container)
+                if self._asked(self._api.unpause, container) or not self._may_be_paused(container):
+                    self._frozen.discard(container)
             self._told = False
+            if self._frozen:  # the engine did not do it, and is asked again
+                time.sleep(_AGAIN_S)
+                self._settle_soon()
 
     def _signal(self, name: str, wanted: Callable[[], bool]) -> None:
         with self._changing:
@@ -134,6 +139,18 @@ class Freezer:
             return bool(self._api.inspect_container(container)["State"]["Paused"])
         except APIError:
             return False
+
+    def _may_be_paused(self, container: str) -> bool:
+        """Whether the engine says so, or does not say anything."""
+        from docker.errors import DockerException, NotFound
+        from requests.exceptions import RequestException
+
+        try:
+            return bool(self._api.inspect_container(container)["State"]["Paused"])
+        except NotFound:
+            return False
+        except (DockerException, RequestException):
+            return True
 
     def _asked(self, call: Callable[..., Any], *arguments: str) -> bool:
         """Ask the engine; what it refuses shows in what is looked at.

@@ -64,14 +64,13 @@ class Disk:
         return _outage.lacks_data(cast)
 
     def available(self, site: Site) -> str | None:
-        """Return None when every node has a disk of its own, else why not."""
-        shared = [
-            name
-            for name, node in site.at_risk.items()
-            if not (isinstance(node, places.Disk) and isinstance(node, DataFolder))
-        ]
-        if shared:
-            return f"{', '.join(shared)} has no disk of its own"
+        """Return None when every node has what is to be limited or changed, else why not."""
+        limits = self.options.what in _ERRORS
+        needed: Any = places.Disk if limits else DataFolder
+        lacking = [name for name, node in site.at_risk.items() if not isinstance(node, needed)]
+        if lacking:
+            what = "disk of its own" if limits else "data folder that can be reached"
+            return f"{', '.join(lacking)} has no {what}"
         return _outage.lacks_upkeep(site)
 
     def undo(self, site: Site, nodes: Sequence[Node]) -> dict[str, Any]:

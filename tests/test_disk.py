@@ -8,7 +8,9 @@ import pytest
 from harness.local.disk import Folder, OwnDisk
 from harness.node import Node
 from harness.rng import stream
+from harness.site import Site
 from nemesis._damage import Damage, Wound
+from nemesis.disk import Disk
 from tests.inside import inside
 from tests.support_faults import faulted
 
@@ -199,6 +201,12 @@ def test_nothing_written_is_nothing_to_damage(tmp_path: Path, what: str) -> None
     (place.data / "room").write_bytes(bytes(4096))
     assert wound(damage(what), place) is None
     assert wound(damage(what, pattern="*.aof"), place) is None
+
+
+def test_only_to_limit_a_disk_it_must_be_the_nodes_own(tmp_path: Path) -> None:
+    site = Site({"s1": cast(Node, Place(tmp_path / "node"))})
+    assert Disk(what="full").available(site) == "s1 has no disk of its own"
+    assert "s1 has no" not in (Disk(what="flip").available(site) or "")
 
 
 def test_a_copy_is_told_apart_by_any_name_or_content(tmp_path: Path) -> None:

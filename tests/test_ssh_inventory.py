@@ -3,10 +3,14 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
+from harness.assemble import targets
 from harness.errors import HarnessError, UsageError
 from harness.runfile import from_values
-from harness.ssh.inventory import Host, Inventory, assign, inventory_schema, read
+from harness.servers import Parts
+from harness.ssh.backend import build
+from harness.ssh.inventory import Host, Inventory, assign, check_addresses, inventory_schema, read
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKmpM45P6FmVQDSgHBCC7cPbMKFd5MPAJ6EHYDDjm0dD"
 ENVOY = "address: x, python: p, envoy: true"
@@ -117,6 +121,25 @@ def test_workers_need_a_python() -> None:
         assign(["s1"], ["w1", "w2"], inventory(a={}))
     with pytest.raises(HarnessError, match="w1 on a"):
         assign(["s1"], ["w1"], inventory(a={"nodes": ["w1"]}, b=PY))
+
+
+def test_servers_of_one_port_need_hosts_of_their_own(tmp_path: Path) -> None:
+    """It is told before anything is connected to: nobody listens there."""
+    path = tmp_path / "hosts.yaml"
+    host = {"name": "a", "address": "127.0.0.1", "port": 1, "host_key": KEY, "python": "p"}
+    path.write_text(yaml.safe_dump({"hosts": [host]}))
+    asked = {"lock": "etcd", "store": "atlasmart", "backend": "ssh", "inventory": str(path)}
+    spec = from_values(asked)
+    names = [server.name for server in Parts(*targets(spec)).servers]
+    with pytest.raises(HarnessError, match="etcd1 and etcd2 would both listen at port 2379 of hos"):
+        build([*names, *spec.worker_names()], spec, tmp_path)
+
+
+def test_a_host_needs_an_address_that_packets_have() -> None:
+    named = assign(["s1"], [], inventory(db1={}))
+    with pytest.raises(HarnessError, match="db1 is known to the others as db1: give it a `peer_ad"):
+        check_addresses(named)
+    check_addresses(assign(["s1"], [], inventory(db1={"peer_address": "2001:db8::1"})))
 
 
 def test_the_schema_names_every_key() -> None:

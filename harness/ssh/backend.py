@@ -10,9 +10,11 @@ from pathlib import Path
 
 from harness import adversary
 from harness.asking import parts_of
+from harness.assemble import targets
 from harness.backend import Left
 from harness.errors import HarnessError
 from harness.local import sandbox
+from harness.servers import Parts
 from harness.spec import RunSpec
 from harness.ssh import inventory
 from harness.ssh.lab import SshLab
@@ -39,6 +41,10 @@ def build(names: Sequence[str], spec: RunSpec, folder: Path) -> SshLab:
     servers = [name for name in names if name not in crew]
     assert spec.inventory is not None, "asked for with the backend"
     hosts = inventory.read(Path(spec.inventory))
+    ports = {server.name: server.port for server in Parts(*targets(spec)).servers}
+    placed = inventory.assign(servers, workers, hosts)
+    inventory.check_addresses(placed)
+    inventory.check_ports(placed, ports)
     return SshLab(
         servers,
         workers,

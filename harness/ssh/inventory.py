@@ -19,7 +19,8 @@ network that the run is about to cut.
 import base64
 import binascii
 import fnmatch
-from collections.abc import Sequence
+import ipaddress
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -224,6 +225,34 @@ def assign(servers: Sequence[str], workers: Sequence[str], inventory: Inventory)
         where = ", ".join(f"{name} on {placed[name].name}" for name in deaf)
         raise HarnessError(f"workers need a `python` with vanwinkle on their host: {where}")
     return placed
+
+
+def check_addresses(placed: Mapping[str, Host]) -> None:
+    """Refuse a host that the others know by a name only.  Raises HarnessError.
+
+    Rules and bad links concern packets, and these have no names.
+    """
+    for host in placed.values():
+        try:
+            ipaddress.ip_address(host.known_as)
+        except ValueError:
+            raise HarnessError(
+                f"host {host.name} is known to the others as {host.known_as}: give it a"
+                " `peer_address`, the IP address that it has for them"
+            ) from None
+
+
+def check_ports(placed: Mapping[str, Host], ports: Mapping[str, int]) -> None:
+    """Refuse servers that would listen at one port of one host.  Raises HarnessError."""
+    taken: dict[tuple[str, int], str] = {}
+    for name, port in ports.items():
+        host = placed[name].name
+        other = taken.setdefault((host, port), name)
+        if other != name:
+            raise HarnessError(
+                f"{other} and {name} would both listen at port {port} of host {host}: give each a"
+                " host of its own, by `nodes` of the inventory"
+            )
 
 
 def _asked(name: str, inventory: Inventory) -> Host | None:

@@ -10,7 +10,7 @@ import asyncio
 import atexit
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import MappingProxyType
@@ -95,6 +95,18 @@ class SshLab:
     def _call(self, envoy: SshNode, parts: Mapping[Part, Mapping[str, Any]]) -> EnvoyLine:
         log = self._log("envoy")
         return EnvoyLine(envoy.spawn([nodes.PYTHON, *ENVOY], log=log, pipes=True), parts, log)
+
+    @property
+    def attached(self) -> Collection[str]:
+        """The nodes on other machines: no program of this one says what they run."""
+        return [name for name, node in self.nodes.items() if not node.station.host.local]
+
+    def facts(self) -> Mapping[str, str]:
+        """Return of each host its kernel, and how processes are kept; see `backend.Factual`."""
+        return {
+            f"host {name}": f"{station.kernel}; {station.kept}"
+            for name, station in self._stations.items()
+        }
 
     def close(self) -> None:
         """End all agents, and with them all that they started; may come twice."""

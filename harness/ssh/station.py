@@ -44,9 +44,17 @@ class Station:
         self.means: str = first["means"]
         self.reason: str = first["reason"]
         self.own_disks: bool = first["own_disks"]
+        self.kernel: str = first["kernel"]
         self._ahead_s: float = first["monotonic_s"] - time.monotonic()
         self._why_no_lie: str | None = None
         self._tried_to_lie = False
+
+    @property
+    def kept(self) -> str:
+        """How what is started there is kept together, in words."""
+        if self.means == "namespace":
+            return "processes in a pid namespace"
+        return f"processes known by a mark in their environment ({self.reason})"
 
     def up_s(self) -> float:
         """Return what the host's monotonic clock shows, less what its answer took at the start."""

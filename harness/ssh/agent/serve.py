@@ -78,6 +78,7 @@ class Agent:
             means=means.kind,
             reason=means.reason,
             own_disks=own,
+            kernel=" ".join(os.uname()[i] for i in (0, 2, 4)),
             monotonic_s=time.monotonic(),
         )
         self._flush()

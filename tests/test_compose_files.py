@@ -137,6 +137,7 @@ def test_no_file_says_where_something_is_to_be_had() -> None:
         ("hazelcast/docker-compose.yml", "hazelcast"),
         ("nats/docker-compose.yml", "nats"),
         ("postgres/docker-compose.yml", "postgres"),
+        ("redis/docker-compose.yml", "valkey"),
         ("redis/sentinel.yml", "sentinel"),
         ("valkey/docker-compose.yml", "valkey"),
         ("valkey/sentinel.yml", "sentinel"),

@@ -11,7 +11,7 @@ LIVE_JOBS ?= $(if $(filter 1,$(JOBS)),1,2)
 LIVE := sandbox or docker or ssh or real
 BIN := $(VENV)/bin
 
-.PHONY: run test test-one test-all lint format docs bench clean
+.PHONY: run test test-one test-all nightly lint format docs bench clean
 
 run: $(VENV)/run.stamp
 	$(BIN)/winkle suite quick
@@ -49,6 +49,10 @@ format: $(VENV)/dev.stamp
 # Regenerate what the documentation takes from the code.
 docs: $(VENV)/dev.stamp
 	$(BIN)/python -m docs.generate
+
+# 100,000 random histories of each model, and new ones each time: a quarter of an hour.
+nightly: $(VENV)/dev.stamp
+	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -n $(JOBS) tests/test_checking_oracle.py tests/test_checking_fences.py
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python bench/controller.py

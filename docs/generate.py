@@ -11,6 +11,7 @@ stand in `docs.words`, and a name without its sentence stops the generation.
 import importlib
 import inspect
 import json
+import re
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,6 +24,7 @@ import msgspec
 from docs import words
 from harness import anomalies, plugins, runcheck, suite, target, trap
 from harness import protocol as wire
+from harness.checking import MODELS
 from harness.note import Note
 from harness.op import Op
 from harness.options import allowed_text
@@ -39,7 +41,14 @@ _ABILITIES = (
     target.LockService,
     target.Store,
     target.Ready,
+    target.Answers,
     target.Leader,
+    target.Queueing,
+    target.Secretive,
+    target.HasStrangers,
+    target.Membership,
+    target.TellsTime,
+    target.Forgeable,
     target.Versioned,
     target.StoreLog,
     target.ErrorTable,
@@ -53,6 +62,7 @@ def reference() -> dict[str, str]:
         "cli.md": commands(),
         "faults.md": faults(),
         "inventory.md": inventory(),
+        "models.md": models(),
         "protocol.md": protocol(),
         "results.md": results(),
         "run-file.md": run_file(),
@@ -94,6 +104,23 @@ def anomaly_pages() -> str:
         lines += ["How it comes about:", "", *(f"- {seed}" for seed in one.seeds), ""]
         lines += ["How to fix it:", "", *(f"- {step}" for step in one.fix), ""]
     return joined(lines)
+
+
+def models() -> str:
+    """Return the models of `winkle check --model`."""
+    rows = [
+        (
+            f"`{name}`",
+            ", ".join(f"`{op}`" for op in model.ops),
+            " ".join(model.doc.split("\n\n")[0].split()),
+            " or ".join(
+                how for how, judge in (("sorts", model.fast), ("search", model.search)) if judge
+            ),
+        )
+        for name, model in MODELS.items()
+    ]
+    lines = page("Models", words.MODELS)
+    return joined([*lines, *table(("model", "operations", "what it judges", "by"), rows)])
 
 
 def commands() -> str:
@@ -285,7 +312,7 @@ def abilities(made: object) -> list[str]:
     found = []
     for ability in _ABILITIES:
         if isinstance(made, ability):
-            text = (ability.__doc__ or "").split("\n", 1)[0].removeprefix("Ability: ")
+            text = re.sub(r"Ability[^:]*: ", "", (ability.__doc__ or "").split("\n", 1)[0])
             found.append(f"`{ability.__name__}`: {text}")
     return found
 

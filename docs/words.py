@@ -37,7 +37,8 @@ ROLES = {
     "the worker that passes it",
     "waiter": "a worker that tries to get the lock and does not hold it",
     "reader": "the first worker that only reads (`r1`)",
-    "leader": "the server that leads the lock service now, where the target can say it (etcd)",
+    "leader": "the server that leads the lock service now, where the target can say it (its "
+    "ability `Leader`)",
     "follower": "the first server of the lock service that does not lead",
     "minority": "as many servers of the lock service as it can lose and keep a majority",
     "majority": "the smallest majority of the servers of the lock service",
@@ -214,6 +215,11 @@ schema is [suite.schema.json](suite.schema.json)."""
 TARGETS = """\
 The systems that this version can test without more code; `winkle list targets` prints their
 options. A target of your own is [one file](../howto/write-a-target.md)."""
+
+MODELS = """What `winkle check --model` knows. Operations with other names are
+[mapped](../howto/check-other-histories.md#models-and-names). Where each written value names its
+write, most are judged by sorts and sweeps, O(n log n); the rest, and repeated values, by a search
+within `--budget`."""
 
 WORKLOADS = "What the workers do, and how the history is judged; `winkle list workloads`."
 

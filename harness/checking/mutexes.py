@@ -88,7 +88,7 @@ class ReentrantMutexModel(OwnerMutexModel):
 
 
 class SemaphoreModel(MutexModel):
-    """A semaphore: `acquire` takes a permit, `release` gives one back."""
+    """A semaphore: `acquire` takes a permit, `release` gives one back; `--initial` permits."""
 
     def __init__(self, permits: int = 1) -> None:
         self._permits = permits

@@ -96,7 +96,7 @@ class Watchful(Protocol):
 class Factual(Protocol):
     """Ability of a lab: know what must be recorded of what runs there.
 
-    `attached` names the servers that somebody else brought up.
+    `attached` names the servers that somebody else brought up, or that run on other machines.
     """
 
     @property

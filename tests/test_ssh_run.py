@@ -75,6 +75,7 @@ def outcome(run: "subprocess.Popen[bytes]", folder: Path) -> dict[str, Any]:
         "error": results["error"],
         "code": run.returncode,
         "acked": verdict["stats"]["acked_writes"],
+        "ran": (folder / "runs" / "latest" / "run.yaml").read_text(),
         "logged": (folder / "runs" / "latest" / "store.jsonl").read_text().count('"accepted":true'),
         "grades": sorted(f"{window['kind']}: {window['grade']}" for window in windows),
     }
@@ -149,6 +150,9 @@ def test_faults_are_proven_and_a_pause_gives_the_verdict_of_the_local_backend(
     assert "stale-owner-write" in unfenced["anomalies"]
     assert "stale-owner-write" in here["anomalies"]
     assert fenced["verdict"] == "pass", fenced
+    for host in ("h1", "h2", "h3", "h4"):
+        assert f"host {host}: " in unfenced["ran"]
+    assert "processes in a pid namespace" in unfenced["ran"]
     for found in (fenced, unfenced, here):
         assert found["logged"] >= found["acked"] > 0
     assert fenced["grades"] == [

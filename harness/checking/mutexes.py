@@ -88,7 +88,7 @@ class ReentrantMutexModel(OwnerMutexModel):
 
 
 class SemaphoreModel(MutexModel):
-    """A semaphore: `acquire` takes a permit, `release` gives one back; `--initial` permits."""
+    """A semaphore of `--initial` permits: `acquire` takes one, `release` gives one back."""
 
     def __init__(self, permits: int = 1) -> None:
         self._permits = permits

@@ -104,9 +104,9 @@ async def change(
     """
     deadline = time.monotonic() + _BOUND_S
     best, reached = steps[0].image, False
+    if now == best:
+        return
     for tries in itertools.count():
-        if now == best:
-            return
         reins.hold(process)
         try:
             await _until_stopped(process, reins)
